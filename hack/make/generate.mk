@@ -1,0 +1,10 @@
+# Generated code: deep copies, CRDs and RBAC, all from the markers in apis/ and controllers/.
+
+.PHONY: generate
+generate: | $(CONTROLLER_GEN) ## Generate deep copies for apis/
+	@$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./apis/...
+
+.PHONY: manifests
+manifests: | $(CONTROLLER_GEN) ## Generate CRDs (config/crd/bases) and RBAC (config/rbac/role.yaml) from markers
+	@$(CONTROLLER_GEN) crd paths=./apis/... output:crd:artifacts:config=config/crd/bases
+	@$(CONTROLLER_GEN) rbac:roleName=pgsteward-manager paths=./controllers/... output:rbac:artifacts:config=config/rbac
