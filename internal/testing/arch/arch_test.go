@@ -34,7 +34,18 @@ func TestPurity(t *testing.T) {
 	}
 }
 
-// TestTreeIsRead guards the two tests above against passing because they found nothing to look at.
+// TestLiterals: the domain is written in internal/naming and apis only.
+func TestLiterals(t *testing.T) {
+	t.Parallel()
+	_, sources := tree(t)
+	for _, s := range sources {
+		for _, complaint := range checkLiterals(s) {
+			t.Error(complaint)
+		}
+	}
+}
+
+// TestTreeIsRead guards the tests above against passing because they found nothing to look at.
 func TestTreeIsRead(t *testing.T) {
 	t.Parallel()
 	module, sources := tree(t)

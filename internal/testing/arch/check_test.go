@@ -170,3 +170,18 @@ func importedAs(s source, name string) string {
 	})
 	return found
 }
+
+// checkLiterals: names of labels, annotations and finalizers are written once, in internal/naming.
+func checkLiterals(s source) []string {
+	if s.test || matchesAny(domainPackages, s.pkg) || matchesAny(testOnly, s.pkg) {
+		return nil
+	}
+	var bad []string
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && strings.Contains(lit.Value, domain) {
+			bad = append(bad, fmt.Sprintf("%s: use a constant of internal/naming instead of %s", s.position(lit), lit.Value))
+		}
+		return true
+	})
+	return bad
+}

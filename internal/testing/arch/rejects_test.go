@@ -115,3 +115,11 @@ func TestPurityRejects(t *testing.T) {
 		})
 	}
 }
+
+func TestLiteralsReject(t *testing.T) {
+	t.Parallel()
+	code := "package x\n// pgsteward.io/cluster\nconst x = \"pgsteward.io/cluster\""
+	requireComplaint(t, "use a constant", checkLiterals(fake(t, "internal/build", code)))
+	requireComplaint(t, "", checkLiterals(fake(t, "internal/naming", code)))
+	requireComplaint(t, "", checkLiterals(fake(t, "internal/build", "package x\n// pgsteward.io/cluster\nconst x = \"pgsteward.io\"")))
+}

@@ -92,3 +92,9 @@ var impureCalls = map[string][]string{
 	"k8s.io/apimachinery/pkg/apis/meta/v1": {"Now", "NowMicro"},
 	"fmt":                                  {"Print", "Printf", "Println"},
 }
+
+// domain begins the names of our labels, annotations and finalizers.
+const domain = "pgsteward.io/"
+
+// domainPackages are the only ones that may write it.
+var domainPackages = []string{"apis/...", "internal/naming"}

@@ -1,0 +1,17 @@
+# What can be checked without running the product.
+
+.PHONY: verify
+verify: ## Check generated code, format, vet, lint, import rules, purity, modules, scripts, bundle and catalog (STEP="lint arch" for some)
+	@hack/verify/verify.sh $(STEP)
+
+.PHONY: lint
+lint: | $(GOLANGCI_LINT) ## Run golangci-lint
+	@$(GOLANGCI_LINT) run ./...
+
+.PHONY: fmt
+fmt: | $(GOLANGCI_LINT) ## Format the Go files and sort their imports
+	@$(GOLANGCI_LINT) fmt ./...
+
+.PHONY: vet
+vet: ## Run go vet
+	@go vet ./...

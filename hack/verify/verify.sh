@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# verify.sh [STEP...] - checks everything that can be checked without running the product; all steps by default. It goes on
+# after a failure, so that one run shows all of them, and fails at the end. `verify.sh --list` names the steps.
+set -euo pipefail
+. "$(dirname "$0")/../env.sh"
+cd "$ROOT"
+
+# name and what it says about the tree
+STEPS=(
+  "generated  deep copies, CRDs and RBAC are what their markers give"
+  "gofmt      Go files are formatted"
+  "vet        go vet finds nothing"
+  "lint       golangci-lint finds nothing"
+  "arch       imports go one way; what decides is pure"
+  "modules    go.mod and go.sum are tidy"
+  "scripts    shellcheck finds nothing"
+  "bundle     bundle/ and catalog/ are generated from config/, and valid"
+)
+
+# go_files, shell_files: those of the work tree, committed or not
+go_files()    { git ls-files -co --exclude-standard -- '*.go' | existing; }
+shell_files() { { git ls-files -co --exclude-standard -- '*.sh'; echo .ci/run; } | existing; }
+existing()    { local f; while read -r f; do [ ! -f "$f" ] || echo "$f"; done; }
+
+# sums PATH...: name and checksum of every file below
+sums() { find "$@" -type f -exec sha256sum {} + 2>/dev/null | sort -k2; }
+
+# fresh "PATH..." CMD...: CMD, which writes below the paths, changes nothing. Compares before and after instead of asking git,
+# so that uncommitted work does not count. What is stale is mended in place: look at it and commit it.
+fresh() {
+  local paths before after stale; read -ra paths <<<"$1"; shift
+  before=$(sums "${paths[@]}")
+  "$@" || return 1
+  after=$(sums "${paths[@]}")
+  [ "$before" != "$after" ] || return 0
+  stale=$(diff <(echo "$before") <(echo "$after") | awk '/^[<>]/ {print $3}' | sort -u) || true
+  echo "were stale and have been generated anew; commit them:"
+  while read -r f; do echo "  $f"; done <<<"$stale"
+  return 1
+}
+
+step_generated() { fresh "apis config/crd/bases config/rbac" make -s generate manifests; }
+
+step_gofmt() {
+  local bad; bad=$(go_files | xargs -r gofmt -l)
+  [ -z "$bad" ] || { echo "not formatted (make fmt):"; echo "$bad"; return 1; }
+}
+
+step_vet()     { go vet ./...; }
+step_lint()    { make -s lint; }
+step_arch()    { go test -count=1 ./internal/testing/arch/; }
+step_modules() { go mod tidy -diff; }
+
+step_scripts() {
+  command -v shellcheck >/dev/null || { echo "shellcheck is not installed (apt-get install shellcheck); skipped"; return 0; }
+  shell_files | xargs -r shellcheck --severity=warning --external-sources --exclude=SC1090,SC1091
+}
+
+step_bundle() {
+  fresh "bundle bundle.Dockerfile catalog config/manifests" make -s bundle catalog &&
+    make -s bundle-validate catalog-validate
+}
+
+# run NAME WHAT: one step with its time; its output is shown when it fails
+run() {
+  local start=$SECONDS log rc=0; log=$(mktemp)
+  "step_$1" >"$log" 2>&1 </dev/null || rc=$?
+  if [ "$rc" = 0 ]; then
+    printf '  ok    %-9s %s (%d s)\n' "$1" "$2" $((SECONDS - start))
+    grep skipped "$log" | sed 's/^/        /' || true
+  else
+    printf '  FAIL  %-9s %s (%d s)\n' "$1" "$2" $((SECONDS - start))
+    sed 's/^/        /' "$log"
+  fi
+  rm -f "$log"
+  return "$rc"
+}
+
+main() {
+  local wanted=" $* " failed=() known="" line name what start=$SECONDS
+  for line in "${STEPS[@]}"; do
+    read -r name what <<<"$line"
+    known+=" $name"
+    [ "$wanted" != " --list " ] || { echo "$line"; continue; }
+    [[ "$wanted" = "  " || "$wanted" = *" $name "* ]] || continue
+    run "$name" "$what" || failed+=("$name")
+  done
+  [ "$wanted" != " --list " ] || return 0
+  for name in "$@"; do [[ "$known " = *" $name "* ]] || die "no step $name; there are:$known"; done
+  if [ ${#failed[@]} -gt 0 ]; then
+    echo "verify: FAILED: ${failed[*]} ($((SECONDS - start)) s)"
+    return 1
+  fi
+  echo "verify: all is well ($((SECONDS - start)) s)"
+}
+
+main "$@"
