@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# render.sh FOLDER - prints the manifests of a kustomize folder under config/ with these images, given by the environment:
+#   OPERATOR_IMAGE, POSTGRES_15_IMAGE, POSTGRES_16_IMAGE, POSTGRES_17_IMAGE, POSTGRES_18_IMAGE
+set -euo pipefail
+. "$(dirname "$0")/../env.sh"
+
+MAJORS=(15 16 17 18)
+
+# overlay FOLDER: a kustomization that puts the images into the manager's container and its environment, and, for the bundle,
+# into the list of what a mirror must copy
+overlay() {
+  local major image
+  cat <<END
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+- ../../config/$1
+patches:
+- patch: |-
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata:
+      name: pgsteward-manager
+      namespace: pgsteward-system
+    spec:
+      template:
+        spec:
+          containers:
+          - name: manager
+            image: $OPERATOR_IMAGE
+            env:
+            - name: OPERATOR_IMAGE
+              value: $OPERATOR_IMAGE
+END
+  for major in "${MAJORS[@]}"; do
+    image=POSTGRES_${major}_IMAGE
+    printf '            - name: RELATED_IMAGE_POSTGRES_%s\n              value: %s\n' "$major" "${!image}"
+  done
+  [ "$1" != manifests ] || related_images
+}
+
+# related_images: a patch for the ClusterServiceVersion
+related_images() {
+  local major image
+  cat <<END
+- target:
+    kind: ClusterServiceVersion
+  patch: |-
+    - op: replace
+      path: /metadata/annotations/containerImage
+      value: $OPERATOR_IMAGE
+    - op: add
+      path: /spec/relatedImages
+      value:
+      - name: pgsteward
+        image: $OPERATOR_IMAGE
+END
+  for major in "${MAJORS[@]}"; do
+    image=POSTGRES_${major}_IMAGE
+    printf '      - name: postgres-%s\n        image: %s\n' "$major" "${!image}"
+  done
+}
+
+# require_images: one line that names what is missing
+require_images() {
+  local name
+  for name in OPERATOR_IMAGE "${MAJORS[@]}"; do
+    [ "$name" = OPERATOR_IMAGE ] || name=POSTGRES_${name}_IMAGE
+    [ -n "${!name:-}" ] || die "no image given: $name is not set (make images writes bin/images.env)"
+  done
+}
+
+main() {
+  if [ $# != 1 ] || [ ! -f "$ROOT/config/$1/kustomization.yaml" ]; then die "usage: render.sh default|manifests"; fi
+  require_images
+  [ -x "$BIN/kustomize" ] || "$ROOT/hack/tools/build.sh" kube
+  # kustomize takes relative folders only, so the overlay lies in the tree: in bin/, which git ignores.
+  work=$(mktemp -d "$BIN/render.XXXXXX")
+  trap 'rm -rf "$work"' EXIT
+  overlay "$1" >"$work/kustomization.yaml"
+  "$BIN/kustomize" build "$work"
+}
+
+main "$@"
