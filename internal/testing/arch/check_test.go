@@ -144,7 +144,9 @@ func impurity(s source, n ast.Node) string {
 		if !ok {
 			return ""
 		}
-		if importPath := importedAs(s, id.Name); slices.Contains(impureCalls[importPath], n.Sel.Name) {
+		importPath := importedAs(s, id.Name)
+		only, limited := pureNames[importPath]
+		if slices.Contains(impureCalls[importPath], n.Sel.Name) || limited && !slices.Contains(only, n.Sel.Name) {
 			return fmt.Sprintf("%q is pure and must not use %s.%s: take it as an argument", s.pkg, path.Base(importPath), n.Sel.Name)
 		}
 	}

@@ -20,9 +20,12 @@ var importRules = []importRule{
 	// The only reader and the only writer.
 	{"internal/observe/...", []string{"apis/...", "internal/agentapi", "internal/credential", "internal/facts", "internal/postgres", "internal/naming"}},
 	{"internal/apply/...", []string{"apis/...", "internal/facts", "internal/naming"}},
-	// What decides and what describes.
+	// What decides, and what describes what was decided.
 	{"internal/status", []string{"apis/...", "internal/plan", "internal/facts", "internal/postgres", "internal/naming"}},
-	{"internal/build", []string{"apis/...", "internal/facts", "internal/postgres", "internal/naming"}},
+	{"internal/build", []string{
+		"apis/...", "internal/plan", "internal/credential",
+		"internal/agentapi", "internal/facts", "internal/postgres", "internal/naming",
+	}},
 	{"internal/plan", []string{"apis/...", "internal/upgrade", "internal/backup", "internal/facts", "internal/postgres", "internal/naming"}},
 	{"internal/upgrade", []string{"apis/...", "internal/facts", "internal/postgres", "internal/naming"}},
 	{"internal/backup", []string{"apis/...", "internal/facts", "internal/postgres", "internal/naming"}},
@@ -35,7 +38,7 @@ var importRules = []importRule{
 	// The ground, from here on.
 	{"internal/agentapi", []string{"internal/postgres", "internal/naming"}},
 	{"internal/credential", []string{"internal/naming"}},
-	{"internal/facts", []string{"apis/...", "internal/postgres", "internal/naming"}},
+	{"internal/facts", []string{"apis/...", "internal/agentapi", "internal/postgres", "internal/naming"}},
 	{"internal/postgres", nil},
 	{"internal/naming", nil},
 	{"apis/...", []string{"apis/..."}},
@@ -67,7 +70,7 @@ var libraryRules = []libraryRule{
 // purePackages take time, random values and everything else from the world as arguments.
 var purePackages = []string{
 	"internal/naming", "internal/postgres", "internal/facts", "internal/plan", "internal/election",
-	"internal/upgrade", "internal/backup", "internal/build", "internal/status",
+	"internal/upgrade", "internal/backup", "internal/build", "internal/status", "internal/credential",
 }
 
 // standardLibraryOnly are packages that import nothing but the standard library.
@@ -76,7 +79,7 @@ var standardLibraryOnly = []string{"internal/naming", "internal/postgres"}
 // impureImports are what a pure package must not import: clients, contexts, the environment, the network, random sources,
 // loggers, clocks.
 var impureImports = []string{
-	"context", "os/...", "os", "syscall", "golang.org/x/sys/...", "net", "net/http/...", "net/rpc/...", "io/ioutil", "plugin",
+	"context", "os/...", "os", "syscall", "golang.org/x/sys/...", "net/http/...", "net/rpc/...", "io/ioutil", "plugin",
 	"math/rand/...", "crypto/rand", "github.com/google/uuid", "k8s.io/apimachinery/pkg/util/rand", "k8s.io/apimachinery/pkg/util/uuid",
 	"log/...", "github.com/go-logr/...", "k8s.io/klog/...", "go.uber.org/zap/...",
 	"k8s.io/utils/clock/...", "k8s.io/apimachinery/pkg/util/wait",
@@ -91,6 +94,11 @@ var impureCalls = map[string][]string{
 	"time":                                 {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"},
 	"k8s.io/apimachinery/pkg/apis/meta/v1": {"Now", "NowMicro"},
 	"fmt":                                  {"Print", "Printf", "Println"},
+}
+
+// pureNames are the only names that a pure package may use of a package that also reaches out to the world.
+var pureNames = map[string][]string{
+	"net": {"IP", "IPNet", "JoinHostPort", "ParseCIDR", "ParseIP", "SplitHostPort"},
 }
 
 // domain begins the names of our labels, annotations and finalizers.
