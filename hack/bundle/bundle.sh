@@ -4,9 +4,10 @@
 set -euo pipefail
 . "$(dirname "$0")/../env.sh"
 cd "$ROOT"
-: "${VERSION:?}" "${RELEASED:?}"
+: "${VERSION:?}" "${RELEASED:?}" "${OPERATOR_IMAGE:?}"
+CSV=bundle/manifests/pgsteward.clusterserviceversion.yaml
 
-# The CSV's base takes over what the types' markers say.
+# The CSV's base takes over what the types say of themselves.
 update_base() {
   "$BIN/operator-sdk" generate kustomize manifests --quiet --interactive=false --apis-dir apis --package pgsteward
 }
@@ -14,17 +15,26 @@ update_base() {
 generate() {
   rm -rf bundle bundle.Dockerfile
   hack/deploy/render.sh manifests >"$work/manifests.yaml"
-  "$BIN/operator-sdk" generate bundle --quiet --overwrite --package pgsteward --version "$VERSION" \
-    --channels candidate,stable --default-channel stable <"$work/manifests.yaml"
+  # It reads from a pipe, not from a file.
+  # shellcheck disable=SC2002
+  cat "$work/manifests.yaml" | "$BIN/operator-sdk" generate bundle --quiet --overwrite --package pgsteward --version "$VERSION" \
+    --channels candidate,stable --default-channel stable
+}
+
+# relate_operator: operator-sdk lists the images of RELATED_IMAGE_* as what a mirror must copy; the operator's own belongs to them
+relate_operator() {
+  sed -i "s|^  relatedImages:\$|&\n  - image: $OPERATOR_IMAGE\n    name: pgsteward|" "$CSV"
+  grep -A1 '^  relatedImages:' "$CSV" | grep -qF "$OPERATOR_IMAGE" || die "no related images in $CSV"
 }
 
 # pin_date: operator-sdk writes the time of the call
 pin_date() {
-  sed -i "s/^\( *createdAt: \).*/\1\"$RELEASED\"/" bundle/manifests/pgsteward.clusterserviceversion.yaml
+  sed -i "s/^\( *createdAt: \).*/\1\"$RELEASED\"/" "$CSV"
 }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 update_base
 generate
+relate_operator
 pin_date

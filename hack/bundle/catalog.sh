@@ -18,14 +18,18 @@ package() {
   grep -v '^#' config/catalog/channels.yaml
 }
 
-# blob: the bundle as the catalog shows it; a bundle in a folder does not know which image it will be
+# blob: the bundle as the catalog shows it. A bundle in a folder does not know which image it will be; opm shortens only the blobs
+# of bundles that do (to their metadata, instead of every object).
 blob() {
-  "$BIN/opm" render ./bundle --output yaml --migrate-level bundle-object-to-csv-metadata |
-    sed "s|^image: \"\"\$|image: $BUNDLE_IMAGE|"
+  "$BIN/opm" render ./bundle --output yaml | sed "s|^image: \"\"\$|image: $BUNDLE_IMAGE|" >"$work/bundle.yaml"
+  "$BIN/opm" render "$work" --output yaml --migrate-level bundle-object-to-csv-metadata
 }
 
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 mkdir -p "$OUT"
 package >"$OUT/catalog.yaml.new"
 blob >"$OUT/$NAME.yaml.new"
 grep -q "image: $BUNDLE_IMAGE\$" "$OUT/$NAME.yaml.new" || die "the bundle's blob does not name $BUNDLE_IMAGE"
+! grep -q olm.bundle.object "$OUT/$NAME.yaml.new" || die "the bundle's blob has whole objects"
 for f in catalog "$NAME"; do mv "$OUT/$f.yaml.new" "$OUT/$f.yaml"; done

@@ -7,7 +7,7 @@ set -euo pipefail
 MAJORS=(15 16 17 18)
 
 # overlay FOLDER: a kustomization that puts the images into the manager's container and its environment, and, for the bundle,
-# into the list of what a mirror must copy
+# into what a catalog shows
 overlay() {
   local major image
   cat <<END
@@ -36,12 +36,11 @@ END
     image=POSTGRES_${major}_IMAGE
     printf '            - name: RELATED_IMAGE_POSTGRES_%s\n              value: %s\n' "$major" "${!image}"
   done
-  [ "$1" != manifests ] || related_images
+  [ "$1" != manifests ] || container_image
 }
 
-# related_images: a patch for the ClusterServiceVersion
-related_images() {
-  local major image
+# container_image: a patch for the ClusterServiceVersion
+container_image() {
   cat <<END
 - target:
     kind: ClusterServiceVersion
@@ -49,16 +48,7 @@ related_images() {
     - op: replace
       path: /metadata/annotations/containerImage
       value: $OPERATOR_IMAGE
-    - op: add
-      path: /spec/relatedImages
-      value:
-      - name: pgsteward
-        image: $OPERATOR_IMAGE
 END
-  for major in "${MAJORS[@]}"; do
-    image=POSTGRES_${major}_IMAGE
-    printf '      - name: postgres-%s\n        image: %s\n' "$major" "${!image}"
-  done
 }
 
 # require_images: one line that names what is missing
