@@ -1,0 +1,193 @@
+package v1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PostgresCluster is a PostgreSQL primary and its streaming standbys.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=postgresclusters,singular=postgrescluster,shortName=pgc,scope=Namespaced,categories=all
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.version`,description="PostgreSQL major version"
+// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.spec.replicas`,description="Instances wanted, primary included"
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`,description="Instances that are ready"
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Primary",type=string,JSONPath=`.status.currentPrimary`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 50",message="metadata.name: must have at most 50 characters, since the names of Pods and Services are made from it; choose a shorter name",fieldPath=".metadata.name"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name: must begin with a lower-case letter and have only lower-case letters, digits and '-', since Services are named after it",fieldPath=".metadata.name"
+type PostgresCluster struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the cluster that is wanted.
+	// +required
+	Spec PostgresClusterSpec `json:"spec"`
+
+	// status is the cluster that was last observed.
+	// +optional
+	Status PostgresClusterStatus `json:"status,omitempty"`
+}
+
+// PostgresClusterList is a list of PostgresClusters.
+//
+// +kubebuilder:object:root=true
+type PostgresClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PostgresCluster `json:"items"`
+}
+
+// PostgresClusterSpec is the cluster that is wanted.
+//
+// +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version",message="spec.version: cannot be changed yet; create a new cluster of the other version and move the data with pg_dump",fieldPath=".version"
+// +kubebuilder:validation:XValidation:rule="has(self.bootstrap) == has(oldSelf.bootstrap)",message="spec.bootstrap: is used once, when the cluster is created, and cannot be added or removed later",fieldPath=".bootstrap"
+type PostgresClusterSpec struct {
+	// replicas is the number of instances, the primary included: 1 to 9. Scaling out clones new standbys; scaling in removes
+	// the standby with the highest number, never the primary.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=9
+	// +kubebuilder:default=3
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// version is the PostgreSQL major version, a string: "15", "16", "17" or "18".
+	// +kubebuilder:validation:Enum="15";"16";"17";"18"
+	// +required
+	Version string `json:"version"`
+
+	// image is the container image of the instances; its PostgreSQL must be of the major in version. Default: the operator's
+	// own image of that major. A change applies to an instance when its Pod is next made anew.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Image string `json:"image,omitempty"`
+
+	// imagePullSecrets are the Secrets for pulling image, in the cluster's namespace.
+	// +kubebuilder:validation:MaxItems=10
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+
+	// storage is the volume that each instance gets.
+	// +kubebuilder:default={}
+	// +optional
+	Storage StorageSpec `json:"storage,omitzero"`
+
+	// resources of the postgres container. Default: requests of 100m CPU and 256Mi memory, no limits. A change applies to an
+	// instance when its Pod is next made anew.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// postgresql configures the server.
+	// +optional
+	PostgreSQL PostgreSQLSpec `json:"postgresql,omitzero"`
+
+	// bootstrap says how the first instance gets its data. It is used once and cannot be changed.
+	// +optional
+	Bootstrap *BootstrapSpec `json:"bootstrap,omitempty"`
+
+	// deletion says what is kept when the cluster is deleted.
+	// +kubebuilder:default={}
+	// +optional
+	Deletion DeletionSpec `json:"deletion,omitzero"`
+}
+
+// StorageSpec is the volume of each instance.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.size) || (type(self.size) == string ? (isQuantity(self.size) && quantity(self.size).compareTo(quantity('128Mi')) >= 0) : self.size >= 134217728)",message="spec.storage.size: must be a quantity of at least 128Mi, such as 10Gi",fieldPath=".size"
+// +kubebuilder:validation:XValidation:rule="!has(self.size) || !has(oldSelf.size) || !isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="spec.storage.size: a volume cannot shrink; keep the size or choose a larger one",fieldPath=".size"
+type StorageSpec struct {
+	// size of the volume, such as 10Gi; at least 128Mi. It can grow (where the storage class allows it, in place) and never
+	// shrink.
+	// +kubebuilder:default="1Gi"
+	// +optional
+	Size *resource.Quantity `json:"size,omitempty"`
+
+	// storageClassName is the StorageClass of new volumes. Default: the cluster's default class. Volumes that are bound keep
+	// theirs.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	StorageClassName *string `json:"storageClassName,omitempty"`
+}
+
+// PostgreSQLSpec configures the server.
+type PostgreSQLSpec struct {
+	// parameters of postgresql.conf, such as {"work_mem": "16MB"}. A change is reloaded; a parameter that only a restart can
+	// change is shown in status.instances[].pendingRestart until the instance restarts. What pgsteward sets itself (paths, ports, TLS,
+	// replication, logging destination) cannot be set here. A value that PostgreSQL refuses changes nothing and is reported.
+	// +kubebuilder:validation:MaxProperties=200
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$'))",message="spec.postgresql.parameters: a parameter's name has lower-case letters, digits and '_', with one '.' for an extension's"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['listen_addresses','port','data_directory','config_file','hba_file','ident_file','external_pid_file','unix_socket_directories','unix_socket_group','unix_socket_permissions','cluster_name','hot_standby','wal_level','logging_collector','log_destination','log_directory','log_filename','log_file_mode','log_rotation_age','log_rotation_size','log_truncate_on_rotation','primary_conninfo','primary_slot_name','restore_command','archive_command','archive_library','archive_mode','synchronous_standby_names','password_encryption','allow_alter_system','restart_after_crash','sync_replication_slots','standby_slot_names','synchronized_standby_slots','shared_preload_libraries','include','include_dir','include_if_exists']) && !k.startsWith('ssl') && !k.startsWith('recovery_target'))",message="spec.postgresql.parameters: one of these is set by pgsteward itself and cannot be set here (paths, port, TLS, replication, logging destination, archiving, recovery); remove it"
+	// +optional
+	Parameters map[string]ParameterValue `json:"parameters,omitempty"`
+
+	// pgHBA are lines of pg_hba.conf that come before the default one (hostssl all all all scram-sha-256). A change is
+	// reloaded. A line that PostgreSQL refuses changes nothing and is reported.
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:Pattern=`^(local|host|hostssl|hostnossl|hostgssenc|hostnogssenc)[ \t]+[^\n\r]+$`
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +listType=atomic
+	// +optional
+	PgHBA []string `json:"pgHBA,omitempty"`
+}
+
+// ParameterValue is a value of a PostgreSQL parameter as it stands in postgresql.conf, without quotes.
+//
+// +kubebuilder:validation:MaxLength=2048
+// +kubebuilder:validation:Pattern=`^[^\n\r\x00]*$`
+type ParameterValue string
+
+// BootstrapSpec says how the first instance gets its data.
+type BootstrapSpec struct {
+	// initdb makes a new, empty PostgreSQL system.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.bootstrap.initdb: is used once, when the cluster is created, and cannot be changed"
+	// +optional
+	InitDB *InitDBSpec `json:"initdb,omitempty"`
+}
+
+// InitDBSpec makes a new, empty PostgreSQL system with one database for the application.
+type InitDBSpec struct {
+	// database is the application's database.
+	// +kubebuilder:validation:Pattern=`^[a-z_][a-z0-9_-]{0,62}$`
+	// +kubebuilder:validation:XValidation:rule="!(self in ['postgres','template0','template1'])",message="spec.bootstrap.initdb.database: postgres, template0 and template1 exist already; choose another name"
+	// +kubebuilder:default=app
+	// +optional
+	Database string `json:"database,omitempty"`
+
+	// owner is the role that owns the database; its password is in the Secret NAME-app.
+	// +kubebuilder:validation:Pattern=`^[a-z_][a-z0-9_-]{0,62}$`
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('pg_') && !(self in ['postgres','pgsteward_replication','public','none'])",message="spec.bootstrap.initdb.owner: this role's name is reserved; choose another one"
+	// +kubebuilder:default=app
+	// +optional
+	Owner string `json:"owner,omitempty"`
+}
+
+// RetentionPolicy says whether something outlives the cluster.
+//
+// +kubebuilder:validation:Enum=Retain;Delete
+type RetentionPolicy string
+
+const (
+	// Retain keeps it.
+	Retain RetentionPolicy = "Retain"
+	// Delete removes it.
+	Delete RetentionPolicy = "Delete"
+)
+
+// DeletionSpec says what is kept when the cluster, or an instance of it, is deleted.
+type DeletionSpec struct {
+	// volumes: Retain keeps the volumes of a deleted cluster and of an instance that was scaled in; a cluster or instance
+	// created anew under the same name takes them over with their data. Delete removes them.
+	// +kubebuilder:default=Retain
+	// +optional
+	Volumes RetentionPolicy `json:"volumes,omitempty"`
+}

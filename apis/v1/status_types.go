@@ -1,0 +1,222 @@
+package v1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Phase is a one-word summary of the conditions, for people.
+//
+// +kubebuilder:validation:Enum=Creating;Running;Upgrading;Failed;Suspended;Deleting
+type Phase string
+
+const (
+	// PhaseCreating is the phase until the cluster has been ready for the first time.
+	PhaseCreating Phase = "Creating"
+	// PhaseRunning is the phase of a cluster whose primary serves.
+	PhaseRunning Phase = "Running"
+	// PhaseFailed is the phase of a cluster that does not serve and will not without somebody's help.
+	PhaseFailed Phase = "Failed"
+	// PhaseDeleting is the phase of a cluster that is being deleted.
+	PhaseDeleting Phase = "Deleting"
+)
+
+// Condition types of a PostgresCluster.
+const (
+	// ConditionReady is true when every instance that the spec asks for is ready, and the primary serves.
+	ConditionReady = "Ready"
+	// ConditionProgressing is true while pgsteward is changing the cluster towards the spec.
+	ConditionProgressing = "Progressing"
+	// ConditionDegraded is true when something is wrong that does not mend itself in the course of the current operation.
+	ConditionDegraded = "Degraded"
+)
+
+// Reasons of conditions, also used as the reasons of events.
+const (
+	// ReasonReady: all is as the spec says.
+	ReasonReady = "ClusterReady"
+	// ReasonCreatingInstances: instances are missing and being created.
+	ReasonCreatingInstances = "CreatingInstances"
+	// ReasonRemovingInstance: a standby is being removed.
+	ReasonRemovingInstance = "RemovingInstance"
+	// ReasonRestartingInstance: an instance that does not work is started anew with a changed specification.
+	ReasonRestartingInstance = "RestartingInstance"
+	// ReasonReplacingVolume: a volume that was never bound is made anew with a changed specification.
+	ReasonReplacingVolume = "ReplacingVolume"
+	// ReasonWaitingForPrimary: no instance is primary yet.
+	ReasonWaitingForPrimary = "WaitingForPrimary"
+	// ReasonPrimaryNotReady: the primary is not ready.
+	ReasonPrimaryNotReady = "PrimaryNotReady"
+	// ReasonInstancesNotReady: standbys are not ready.
+	ReasonInstancesNotReady = "InstancesNotReady"
+	// ReasonAgentUnreachable: an instance's agent does not answer the operator.
+	ReasonAgentUnreachable = "AgentUnreachable"
+	// ReasonReconciled: nothing is left to do.
+	ReasonReconciled = "Reconciled"
+	// ReasonHealthy: nothing is wrong.
+	ReasonHealthy = "Healthy"
+	// ReasonDeleting: the cluster is being deleted.
+	ReasonDeleting = "Deleting"
+
+	// ReasonImagePullFailed: an image cannot be pulled.
+	ReasonImagePullFailed = "ImagePullFailed"
+	// ReasonImageUnknown: the operator has no default image of the version.
+	ReasonImageUnknown = "ImageUnknown"
+	// ReasonImageMajorMismatch: the image's PostgreSQL is not of the major in the spec.
+	ReasonImageMajorMismatch = "ImageMajorMismatch"
+	// ReasonContainerFailed: a container does not start or keeps ending.
+	ReasonContainerFailed = "ContainerFailed"
+	// ReasonStorageClassNotFound: the storage class does not exist.
+	ReasonStorageClassNotFound = "StorageClassNotFound"
+	// ReasonVolumePending: a volume is not bound.
+	ReasonVolumePending = "VolumePending"
+	// ReasonVolumeLost: a volume's data is gone.
+	ReasonVolumeLost = "VolumeLost"
+	// ReasonUnschedulable: a Pod finds no place.
+	ReasonUnschedulable = "Unschedulable"
+	// ReasonQuotaExceeded: a quota refuses an object.
+	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonPodRefused: a Pod is refused by the API server, for a reason other than a quota.
+	ReasonPodRefused = "PodRefused"
+	// ReasonNamespaceTerminating: the namespace is being deleted.
+	ReasonNamespaceTerminating = "NamespaceTerminating"
+	// ReasonNameTaken: an object of a name that the cluster needs belongs to somebody else.
+	ReasonNameTaken = "NameTaken"
+	// ReasonApplyFailed: the API server refused an object.
+	ReasonApplyFailed = "ApplyFailed"
+	// ReasonInvalidSpec: the spec cannot be carried out.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonConfigurationRejected: PostgreSQL refused parameters or pg_hba lines; the previous ones stay in force.
+	ReasonConfigurationRejected = "ConfigurationRejected"
+	// ReasonDataLost: an instance that must have data has none.
+	ReasonDataLost = "DataLost"
+	// ReasonSystemMismatch: an instance's data belongs to another PostgreSQL system.
+	ReasonSystemMismatch = "SystemMismatch"
+	// ReasonDataVersionMismatch: an instance's data is of another major.
+	ReasonDataVersionMismatch = "DataVersionMismatch"
+	// ReasonServerFailed: PostgreSQL does not start, or keeps ending.
+	ReasonServerFailed = "ServerFailed"
+	// ReasonSeedFailed: an instance's data cannot be made.
+	ReasonSeedFailed = "SeedFailed"
+	// ReasonNotStreaming: a standby does not stream from the primary.
+	ReasonNotStreaming = "NotStreaming"
+	// ReasonLeaseLost: an instance does not hold the lease that it needs.
+	ReasonLeaseLost = "LeaseLost"
+	// ReasonVolumeRetained: volumes were kept (event only).
+	ReasonVolumeRetained = "VolumeRetained"
+	// ReasonPrimaryChanged: another instance is primary (event only).
+	ReasonPrimaryChanged = "PrimaryChanged"
+	// ReasonInstanceReady: an instance became ready (event only).
+	ReasonInstanceReady = "InstanceReady"
+)
+
+// Role is what an instance is in its cluster.
+//
+// +kubebuilder:validation:Enum=primary;standby
+type Role string
+
+const (
+	// RolePrimary takes writes.
+	RolePrimary Role = "primary"
+	// RoleStandby follows the primary.
+	RoleStandby Role = "standby"
+)
+
+// PostgresClusterStatus is the cluster that was last observed.
+type PostgresClusterStatus struct {
+	// observedGeneration is the generation of the spec that this status answers.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase is a one-word summary of the conditions.
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+
+	// version is the primary's PostgreSQL version, such as 16.14.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// systemIdentifier is the identifier that initdb gave the PostgreSQL system.
+	// +optional
+	SystemIdentifier string `json:"systemIdentifier,omitempty"`
+
+	// currentPrimary is the instance that is primary.
+	// +optional
+	CurrentPrimary string `json:"currentPrimary,omitempty"`
+
+	// primaryHost is the host that takes writes.
+	// +optional
+	PrimaryHost string `json:"primaryHost,omitempty"`
+
+	// replicaHosts are the hosts of the standbys, for reads.
+	// +listType=atomic
+	// +optional
+	ReplicaHosts []string `json:"replicaHosts,omitempty"`
+
+	// replicas is the number of instances that exist.
+	// +optional
+	Replicas int32 `json:"replicas"`
+
+	// readyReplicas is the number of instances that are ready.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas"`
+
+	// selector selects the instances' Pods.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+
+	// instances are the cluster's instances, by number.
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Instances []InstanceStatus `json:"instances,omitempty"`
+
+	// conditions are Ready, Progressing and Degraded.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// InstanceStatus is one PostgreSQL server as it was last observed.
+type InstanceStatus struct {
+	// name of the instance; its Pod is NAME-0.
+	Name string `json:"name"`
+
+	// role of the instance; empty while it is not known.
+	// +optional
+	Role Role `json:"role,omitempty"`
+
+	// ready says whether it serves.
+	Ready bool `json:"ready"`
+
+	// state is what it is doing: Pending, Seeding, Starting, Running, Stopping, Failed or Unknown.
+	// +optional
+	State string `json:"state,omitempty"`
+
+	// version is its PostgreSQL version, such as 16.14.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// timeline it is on.
+	// +optional
+	Timeline int64 `json:"timeline,omitempty"`
+
+	// lsn is the position up to which it has written (primary) or received (standby) WAL. Refreshed about once a minute.
+	// +optional
+	LSN string `json:"lsn,omitempty"`
+
+	// lagBytes is how far a standby's replay is behind what the primary has sent. Refreshed about once a minute.
+	// +optional
+	LagBytes *int64 `json:"lagBytes,omitempty"`
+
+	// pendingRestart are parameters that take effect when the instance restarts.
+	// +listType=atomic
+	// +optional
+	PendingRestart []string `json:"pendingRestart,omitempty"`
+
+	// node it runs on.
+	// +optional
+	Node string `json:"node,omitempty"`
+
+	// message says what is wrong with it, if something is.
+	// +optional
+	Message string `json:"message,omitempty"`
+}

@@ -1,0 +1,192 @@
+package controllers
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/apply"
+	"github.com/pgsteward/pgsteward/internal/build"
+	"github.com/pgsteward/pgsteward/internal/credential"
+	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/naming"
+	"github.com/pgsteward/pgsteward/internal/observe"
+	"github.com/pgsteward/pgsteward/internal/plan"
+	"github.com/pgsteward/pgsteward/internal/status"
+)
+
+// refusedRecheck is when something that a person must mend is tried again, in case it was mended elsewhere than in the spec.
+const refusedRecheck = 30 * time.Second
+
+// PostgresCluster reconciles PostgresClusters.
+type PostgresCluster struct {
+	Reader   *observe.Reader
+	Writer   *apply.Writer
+	Recorder events.EventRecorder
+	Settings build.Settings
+}
+
+// What the operator may do. Roles for instances can only give what the operator may do itself, hence leases and events.
+//
+// +kubebuilder:rbac:groups=pgsteward.io,resources=postgresclusters,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=pgsteward.io,resources=postgresclusters/status,verbs=get;patch
+// +kubebuilder:rbac:groups=pgsteward.io,resources=postgresclusters/finalizers,verbs=update
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;services;secrets;configmaps;serviceaccounts,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=events,verbs=get;list
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconcile is one pass over one PostgresCluster.
+func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	c, err := r.Reader.Cluster(ctx, request.NamespacedName)
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("reading PostgresCluster %s: %w", request.NamespacedName, err)
+	}
+	if err != nil {
+		r.Reader.Forget(request.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	if c.DeletionTimestamp.IsZero() {
+		if err := r.Writer.Finalizer(ctx, c, true); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	size := build.StorageSize(c)
+	observed, err := r.Reader.Observe(ctx, c, observe.Wanted{Image: r.Settings.Image(c), Storage: size.Value()})
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	decision := plan.Decide(observed.Facts)
+	renewAt, writeErr := r.write(ctx, c, observed, decision)
+	refused, transient := apply.Refusals(writeErr)
+	if err := r.tell(ctx, c, observed.Facts, decision, refused); err != nil {
+		return ctrl.Result{}, errors.Join(transient, err)
+	}
+	if transient != nil {
+		return ctrl.Result{}, transient
+	}
+	if _, ok := decision.Action.(plan.Release); ok {
+		return ctrl.Result{}, r.Writer.Finalizer(ctx, c, false)
+	}
+	return ctrl.Result{RequeueAfter: recheck(observed.Facts.Now, decision, renewAt, len(refused) > 0)}, nil
+}
+
+// write applies the objects of the decision's members and carries out its action. It returns when certificates want renewal.
+func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o observe.Observation, d plan.Decision) (time.Time, error) {
+	if o.Facts.Deleting {
+		return time.Time{}, r.act(ctx, o, d.Action)
+	}
+	if o.Facts.Image == "" {
+		return time.Time{}, &apply.Refused{
+			Reason:  v1.ReasonImageUnknown,
+			Message: fmt.Sprintf("spec.image: the operator has no default image of PostgreSQL %s; name one", c.Spec.Version),
+		}
+	}
+	secrets, renewAt, err := credential.Complete(o.Credentials, credential.Cluster{Name: c.Name, Namespace: c.Namespace}, o.Facts.Now, rand.Reader)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("credentials of %s/%s: %w", c.Namespace, c.Name, err)
+	}
+	input := build.Input{
+		Cluster: c, Members: d.Members, Bootstrap: d.Bootstrap, SystemIdentifier: o.Facts.SystemIdentifier,
+		Credentials: secrets, Settings: r.Settings,
+	}
+	errs := []error{r.Writer.Objects(ctx, c, o.Objects, build.Objects(input))}
+	for _, unwanted := range build.Unwanted(input) {
+		errs = append(errs, r.Writer.Delete(ctx, o.Objects.Get(unwanted.Kind, unwanted.Name)))
+	}
+	for _, pod := range build.Pods(input, o.Facts) {
+		errs = append(errs, r.Writer.Pod(ctx, pod))
+	}
+	errs = append(errs, r.act(ctx, o, d.Action))
+	return renewAt, errors.Join(errs...)
+}
+
+// act carries out the decision's action.
+func (r *PostgresCluster) act(ctx context.Context, o observe.Observation, action plan.Action) error {
+	switch a := action.(type) {
+	case plan.None, plan.Release:
+		return nil
+	case plan.RemoveInstance:
+		// the volume first: it stays until the Pod is gone, and if we end here the instance is still there to be removed
+		if a.DeleteVolume {
+			if err := r.Writer.Delete(ctx, o.Objects.Get("PersistentVolumeClaim", naming.DataVolume(a.Instance))); err != nil {
+				return err
+			}
+		}
+		return r.Writer.Delete(ctx, o.Objects.Get("StatefulSet", a.Instance))
+	case plan.RestartInstance:
+		return r.Writer.DeletePod(ctx, o.Facts.Namespace, naming.Pod(a.Instance), a.PodUID)
+	case plan.ReplaceVolume:
+		return r.Writer.Delete(ctx, o.Objects.Get("PersistentVolumeClaim", naming.DataVolume(a.Instance)))
+	case plan.RemoveInstances:
+		return r.deleteAll(ctx, o, func(kind string) bool { return kind == "StatefulSet" })
+	case plan.RemoveRest:
+		return r.deleteAll(ctx, o, func(kind string) bool { return kind != "PersistentVolumeClaim" || a.DeleteVolumes })
+	default:
+		return fmt.Errorf("controllers: no action %T", action)
+	}
+}
+
+// deleteAll deletes the cluster's objects of the kinds that match.
+func (r *PostgresCluster) deleteAll(ctx context.Context, o observe.Observation, match func(kind string) bool) error {
+	var errs []error
+	for kind, objects := range o.Objects {
+		if !match(kind) {
+			continue
+		}
+		for _, object := range objects {
+			errs = append(errs, r.Writer.Delete(ctx, object))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tell writes the status and says what is new in events.
+func (r *PostgresCluster) tell(ctx context.Context, c *v1.PostgresCluster, f facts.Cluster, d plan.Decision, refused []*apply.Refused) error {
+	input := status.Input{Facts: f, Decision: d, Previous: *c.Status.DeepCopy()}
+	for _, refusal := range refused {
+		input.Problems = append(input.Problems, facts.Problem{Reason: refusal.Reason, Message: refusal.Message})
+	}
+	s := status.Compute(input)
+	if err := r.Writer.Status(ctx, c, s); err != nil {
+		return err
+	}
+	for _, event := range status.Events(input, s) {
+		kind := corev1.EventTypeNormal
+		if event.Warning {
+			kind = corev1.EventTypeWarning
+		}
+		r.Recorder.Eventf(c, nil, kind, event.Reason, event.Action, "%s", event.Message)
+	}
+	return nil
+}
+
+// recheck is when the next pass is due even if nothing is heard; zero: only when something changes.
+func recheck(now time.Time, d plan.Decision, renewAt time.Time, refused bool) time.Duration {
+	next := d.Recheck
+	shorten := func(to time.Duration) {
+		if next == 0 || to < next {
+			next = to
+		}
+	}
+	if refused {
+		shorten(refusedRecheck)
+	}
+	if !renewAt.IsZero() {
+		shorten(max(renewAt.Sub(now), time.Minute))
+	}
+	return next
+}

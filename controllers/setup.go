@@ -1,0 +1,84 @@
+package controllers
+
+import (
+	"context"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/naming"
+	"github.com/pgsteward/pgsteward/internal/observe"
+)
+
+const (
+	// concurrentClusters is how many clusters are reconciled at once; a pass waits for nothing but the API server's answer.
+	concurrentClusters = 8
+	// changesBuffer is how many changes heard from agents may wait; a stream that finds it full waits too, losing nothing.
+	changesBuffer = 1024
+)
+
+// Changes is how agents' streams ask for a pass.
+type Changes chan event.TypedGenericEvent[types.NamespacedName]
+
+// NewChanges makes the channel.
+func NewChanges() Changes { return make(Changes, changesBuffer) }
+
+// Changed asks for a pass over the cluster.
+func (c Changes) Changed(cluster types.NamespacedName) {
+	c <- event.TypedGenericEvent[types.NamespacedName]{Object: cluster}
+}
+
+// SetupWithManager makes the manager call Reconcile when a PostgresCluster's spec, one of its objects or an agent's report
+// changes.
+func (r *PostgresCluster) SetupWithManager(mgr ctrl.Manager, changes Changes) error {
+	b := ctrl.NewControllerManagedBy(mgr).
+		For(&v1.PostgresCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentClusters})
+	for _, kind := range observe.Kinds() {
+		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(clusterOf), builder.WithPredicates(newsworthy()))
+	}
+	return b.WatchesRawSource(source.TypedChannel(changes, handler.TypedEnqueueRequestsFromMapFunc(
+		func(_ context.Context, cluster types.NamespacedName) []reconcile.Request {
+			return []reconcile.Request{{NamespacedName: cluster}}
+		}))).Complete(r)
+}
+
+// clusterOf is the cluster of an object by its label.
+func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
+	cluster := object.GetLabels()[naming.LabelCluster]
+	if cluster == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: cluster}}}
+}
+
+// newsworthy drops the renewals of the Lease, which come every two seconds and say nothing new.
+func newsworthy() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*coordinationv1.Lease)
+		after, alsoOK := e.ObjectNew.(*coordinationv1.Lease)
+		if !ok || !alsoOK {
+			return e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion()
+		}
+		return holder(before) != holder(after) || !sets.KeySet(before.Annotations).Equal(sets.KeySet(after.Annotations)) ||
+			!sets.KeySet(before.Labels).Equal(sets.KeySet(after.Labels)) || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+	}}
+}
+
+func holder(lease *coordinationv1.Lease) string {
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}

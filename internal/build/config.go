@@ -1,0 +1,103 @@
+package build
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
+
+// Timings of the primary's lease, in seconds (design, section 7).
+const (
+	leaseDuration = 8
+	leaseRenew    = 2
+)
+
+// defaultName is the application's database and role if the spec names none.
+const defaultName = "app"
+
+// configMap has the agents' configuration.
+func configMap(in Input) Object {
+	return coreac.ConfigMap(naming.ConfigMap(in.Cluster.Name), in.Cluster.Namespace).
+		WithLabels(in.labels()).
+		WithOwnerReferences(ownerReference(in.Cluster)).
+		WithData(map[string]string{naming.FileConfig: configJSON(in)})
+}
+
+// agentConfig is what the agents are told.
+func agentConfig(in Input) agentapi.Config {
+	c := in.Cluster
+	database, owner := appNames(c)
+	config := agentapi.Config{
+		Cluster:          c.Name,
+		Namespace:        c.Namespace,
+		Generation:       c.Generation,
+		Version:          c.Spec.Version,
+		SystemIdentifier: in.SystemIdentifier,
+		Bootstrap:        in.Bootstrap,
+		Database:         database,
+		Owner:            owner,
+		HBA:              c.Spec.PostgreSQL.PgHBA,
+		Lease: agentapi.Lease{
+			Name:            naming.PrimaryLease(c.Name),
+			DurationSeconds: leaseDuration,
+			RenewSeconds:    leaseRenew,
+		},
+	}
+	for _, m := range in.Members {
+		config.Members = append(config.Members, agentapi.Member{
+			Name: m.Name,
+			Host: naming.InstanceHost(c.Name, c.Namespace, m.Name),
+		})
+	}
+	if len(c.Spec.PostgreSQL.Parameters) > 0 {
+		config.Parameters = make(map[string]string, len(c.Spec.PostgreSQL.Parameters))
+		for name, value := range c.Spec.PostgreSQL.Parameters {
+			config.Parameters[name] = string(value)
+		}
+	}
+	return config
+}
+
+// configJSON is the agents' configuration as it is mounted.
+func configJSON(in Input) string {
+	text, err := json.MarshalIndent(agentConfig(in), "", "  ")
+	if err != nil {
+		panic(fmt.Sprintf("build: agentapi.Config cannot be written as JSON: %v", err)) // it has only strings and numbers
+	}
+	return string(text) + "\n"
+}
+
+// appNames are the application's database and role.
+func appNames(c *v1.PostgresCluster) (database, owner string) {
+	database, owner = defaultName, defaultName
+	if b := c.Spec.Bootstrap; b != nil && b.InitDB != nil {
+		if b.InitDB.Database != "" {
+			database = b.InitDB.Database
+		}
+		if b.InitDB.Owner != "" {
+			owner = b.InitDB.Owner
+		}
+	}
+	return database, owner
+}
+
+// configHash is a hash of everything that a Pod mounts as a file. It is not a secret: no password can be guessed from a hash over
+// private keys.
+func configHash(in Input) string {
+	h := sha256.New()
+	secrets := in.Credentials
+	for _, part := range []string{
+		configJSON(in), secrets.SuperuserPassword, secrets.AppPassword,
+		string(secrets.CA.Cert), string(secrets.Server.Cert), string(secrets.Server.Key), string(secrets.Replication.Cert), string(secrets.Replication.Key),
+	} {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16]
+}

@@ -1,0 +1,81 @@
+package build
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/credential"
+	"github.com/pgsteward/pgsteward/internal/naming"
+	"github.com/pgsteward/pgsteward/internal/plan"
+)
+
+// Settings are the operator's own, the same for all clusters.
+type Settings struct {
+	// OperatorImage is the image whose binary the instances run as their agent.
+	OperatorImage string
+	// PostgresImages are the default images by major version.
+	PostgresImages map[string]string
+}
+
+// Image is the image of the cluster's instances: the spec's, else the default of its major; empty if there is none.
+func (s Settings) Image(c *v1.PostgresCluster) string {
+	if c.Spec.Image != "" {
+		return c.Spec.Image
+	}
+	return s.PostgresImages[c.Spec.Version]
+}
+
+// Input is what the objects of a cluster are made from.
+type Input struct {
+	Cluster *v1.PostgresCluster
+	// Members and Bootstrap are the planner's.
+	Members   []plan.Member
+	Bootstrap string
+	// SystemIdentifier is empty while it is not known.
+	SystemIdentifier string
+	Credentials      credential.Set
+	Settings         Settings
+}
+
+// Object is one object to apply.
+type Object = runtime.ApplyConfiguration
+
+// Objects are all objects of the cluster but the Pods, in the order in which they are to be applied: what a Pod needs comes
+// before it.
+func Objects(in Input) []Object {
+	objects := []Object{
+		serviceAccount(in),
+		role(in),
+		roleBinding(in),
+		lease(in),
+		configMap(in),
+		caSecret(in),
+		serverSecret(in),
+		replicationSecret(in),
+		superuserSecret(in),
+		appSecret(in),
+	}
+	objects = append(objects, services(in)...)
+	if budget := disruptionBudget(in); budget != nil {
+		objects = append(objects, budget)
+	}
+	for _, m := range in.Members {
+		objects = append(objects, dataVolume(in, m), statefulSet(in, m))
+	}
+	return objects
+}
+
+// ownerReference makes the garbage collector remove an object with its cluster.
+func ownerReference(c *v1.PostgresCluster) *metaac.OwnerReferenceApplyConfiguration {
+	return metaac.OwnerReference().
+		WithAPIVersion(v1.GroupVersion.String()).
+		WithKind("PostgresCluster").
+		WithName(c.Name).
+		WithUID(c.UID).
+		WithController(true).
+		WithBlockOwnerDeletion(true)
+}
+
+// labels are on every object of the cluster.
+func (in Input) labels() map[string]string { return naming.ClusterLabels(in.Cluster.Name) }

@@ -1,0 +1,63 @@
+package build
+
+import (
+	"k8s.io/apimachinery/pkg/util/intstr"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
+
+// services are -rw (the primary), -ro (standbys), -r (all that serve) and the headless one that names each instance.
+func services(in Input) []Object {
+	name := in.Cluster.Name
+	return []Object{
+		service(in, naming.ServiceRW(name), naming.RoleSelector(name, naming.RolePrimary)),
+		service(in, naming.ServiceRO(name), naming.RoleSelector(name, naming.RoleStandby)),
+		service(in, naming.ServiceR(name), naming.ClusterSelector(name)),
+		headlessService(in),
+	}
+}
+
+func service(in Input, name string, selector map[string]string) *coreac.ServiceApplyConfiguration {
+	return coreac.Service(name, in.Cluster.Namespace).
+		WithLabels(in.labels()).
+		WithOwnerReferences(ownerReference(in.Cluster)).
+		WithSpec(coreac.ServiceSpec().
+			WithType(corev1.ServiceTypeClusterIP).
+			WithSelector(selector).
+			WithPorts(servicePort(naming.PortPostgresName, naming.PortPostgres)))
+}
+
+// headlessService names instances that are not ready too: standbys clone from, and agents ask, whoever is there.
+func headlessService(in Input) Object {
+	s := service(in, naming.ServiceInstances(in.Cluster.Name), naming.ClusterSelector(in.Cluster.Name))
+	s.Spec.WithClusterIP(corev1.ClusterIPNone).
+		WithPublishNotReadyAddresses(true).
+		WithPorts(servicePort(naming.PortAgentName, naming.PortAgent))
+	return s
+}
+
+func servicePort(name string, port int32) *coreac.ServicePortApplyConfiguration {
+	return coreac.ServicePort().
+		WithName(name).
+		WithProtocol(corev1.ProtocolTCP).
+		WithPort(port).
+		WithTargetPort(intstr.FromString(name))
+}
+
+// disruptionBudget lets a drain take one instance at a time. A single instance has none, since it would block the drain for ever.
+func disruptionBudget(in Input) Object {
+	c := in.Cluster
+	if len(in.Members) < 2 {
+		return nil
+	}
+	return policyac.PodDisruptionBudget(naming.DisruptionBudget(c.Name), c.Namespace).
+		WithLabels(in.labels()).
+		WithOwnerReferences(ownerReference(c)).
+		WithSpec(policyac.PodDisruptionBudgetSpec().
+			WithMaxUnavailable(intstr.FromInt32(1)).
+			WithSelector(labelSelector(naming.ClusterSelector(c.Name))))
+}

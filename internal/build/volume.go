@@ -1,0 +1,48 @@
+package build
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/naming"
+	"github.com/pgsteward/pgsteward/internal/plan"
+)
+
+// DefaultStorage is the size of a volume if the spec has none.
+var DefaultStorage = resource.MustParse("1Gi")
+
+// StorageSize is the size of the cluster's volumes.
+func StorageSize(c *v1.PostgresCluster) resource.Quantity {
+	if c.Spec.Storage.Size != nil {
+		return *c.Spec.Storage.Size
+	}
+	return DefaultStorage
+}
+
+// dataVolume is the instance's volume claim. It has an owner only if it is to go with the cluster: so the garbage collector
+// obeys the deletion policy even while the operator is down. Its annotations say whose data it has.
+func dataVolume(in Input, m plan.Member) Object {
+	c := in.Cluster
+	spec := coreac.PersistentVolumeClaimSpec().
+		WithAccessModes(corev1.ReadWriteOnce).
+		WithResources(coreac.VolumeResourceRequirements().
+			WithRequests(corev1.ResourceList{corev1.ResourceStorage: StorageSize(c)}))
+	if class := c.Spec.Storage.StorageClassName; class != nil {
+		spec.WithStorageClassName(*class)
+	}
+	claim := coreac.PersistentVolumeClaim(naming.DataVolume(m.Name), c.Namespace).
+		WithLabels(naming.InstanceLabels(c.Name, m.Name)).
+		WithSpec(spec)
+	if in.SystemIdentifier != "" {
+		claim.WithAnnotations(map[string]string{
+			naming.AnnotationSystemIdentifier: in.SystemIdentifier,
+			naming.AnnotationVersion:          c.Spec.Version,
+		})
+	}
+	if c.Spec.Deletion.Volumes == v1.Delete {
+		claim.WithOwnerReferences(ownerReference(c))
+	}
+	return claim
+}

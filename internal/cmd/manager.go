@@ -1,0 +1,176 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/controllers"
+	"github.com/pgsteward/pgsteward/internal/apply"
+	"github.com/pgsteward/pgsteward/internal/build"
+	"github.com/pgsteward/pgsteward/internal/naming"
+	"github.com/pgsteward/pgsteward/internal/observe"
+)
+
+// Timings of the operators' own leader election.
+const (
+	leaderDuration = 15 * time.Second
+	leaderRenew    = 10 * time.Second
+	leaderRetry    = 2 * time.Second
+)
+
+// Environment of the operator; the first is set by its Deployment, the second by OLM, the images by both.
+const (
+	envOperatorImage   = "OPERATOR_IMAGE"
+	envWatchNamespace  = "WATCH_NAMESPACE"
+	envPostgresImage   = "RELATED_IMAGE_POSTGRES_"
+	leaderElectionName = "pgsteward-manager"
+)
+
+// majors are the PostgreSQL versions that spec.version allows.
+var majors = []string{"15", "16", "17", "18"}
+
+type managerFlags struct {
+	leaderElect    bool
+	metricsAddress string
+	healthAddress  string
+}
+
+func managerCommand() *cobra.Command {
+	var flags managerFlags
+	command := &cobra.Command{
+		Use:   "manager",
+		Short: "Runs the operator",
+		Args:  cobra.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return runManager(flags) },
+	}
+	command.Flags().BoolVar(&flags.leaderElect, "leader-elect", false, "let several operators choose one that works")
+	command.Flags().StringVar(&flags.metricsAddress, "metrics-bind-address", ":8080", `address of the metrics, "0" for none`)
+	command.Flags().StringVar(&flags.healthAddress, "health-probe-bind-address", ":8081", "address of the probes")
+	return command
+}
+
+func runManager(flags managerFlags) error {
+	log := zap.New(zap.UseDevMode(false), func(o *zap.Options) {
+		o.EncoderConfigOptions = append(o.EncoderConfigOptions, func(c *zapcore.EncoderConfig) { c.EncodeTime = zapcore.ISO8601TimeEncoder })
+	})
+	ctrl.SetLogger(log)
+	settings, err := settingsFromEnvironment()
+	if err != nil {
+		return err
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("access to Kubernetes: %w", err)
+	}
+	options, err := managerOptions(flags)
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(config, options)
+	if err != nil {
+		return fmt.Errorf("making the manager: %w", err)
+	}
+	if err := addController(mgr, settings); err != nil {
+		return err
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+		return fmt.Errorf("adding probes: %w", err)
+	}
+	log.Info("Starting the operator", "version", version, "operatorImage", settings.OperatorImage, "postgresImages", settings.PostgresImages)
+	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
+		return fmt.Errorf("running the operator: %w", err)
+	}
+	return nil
+}
+
+func addController(mgr manager.Manager, settings build.Settings) error {
+	changes := controllers.NewChanges()
+	controller := &controllers.PostgresCluster{
+		Reader: &observe.Reader{
+			Cache:  mgr.GetClient(),
+			API:    mgr.GetAPIReader(),
+			Agents: &observe.Agents{Changed: changes.Changed, Log: mgr.GetLogger().WithName("agents")},
+			Now:    time.Now,
+		},
+		Writer:   &apply.Writer{Client: mgr.GetClient(), API: mgr.GetAPIReader()},
+		Recorder: mgr.GetEventRecorder("pgsteward"),
+		Settings: settings,
+	}
+	if err := controller.SetupWithManager(mgr, changes); err != nil {
+		return fmt.Errorf("setting up the controller: %w", err)
+	}
+	return nil
+}
+
+// settingsFromEnvironment are the images.
+func settingsFromEnvironment() (build.Settings, error) {
+	settings := build.Settings{OperatorImage: os.Getenv(envOperatorImage), PostgresImages: map[string]string{}}
+	if settings.OperatorImage == "" {
+		return build.Settings{}, fmt.Errorf("the environment has no %s: it must name the operator's own image, from which instances take their agent", envOperatorImage)
+	}
+	for _, major := range majors {
+		if image := os.Getenv(envPostgresImage + major); image != "" {
+			settings.PostgresImages[major] = image
+		}
+	}
+	return settings, nil
+}
+
+// managerOptions has a cache with nothing in it but what is ours, without the parts that we never read.
+func managerOptions(flags managerFlags) (ctrl.Options, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme)); err != nil {
+		return ctrl.Options{}, fmt.Errorf("making the scheme: %w", err)
+	}
+	ours := labels.SelectorFromSet(labels.Set{naming.LabelManagedBy: naming.ManagedBy})
+	byObject := map[client.Object]cache.ByObject{}
+	for _, kind := range observe.Kinds() {
+		byObject[kind.Object] = cache.ByObject{Label: ours}
+	}
+	return ctrl.Options{
+		Scheme: scheme,
+		Cache: cache.Options{
+			ByObject:          byObject,
+			DefaultTransform:  cache.TransformStripManagedFields(),
+			DefaultNamespaces: watchedNamespaces(os.Getenv(envWatchNamespace)),
+		},
+		Metrics:                       metricsserver.Options{BindAddress: flags.metricsAddress},
+		HealthProbeBindAddress:        flags.healthAddress,
+		LeaderElection:                flags.leaderElect,
+		LeaderElectionID:              leaderElectionName,
+		LeaderElectionNamespace:       os.Getenv("POD_NAMESPACE"),
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 new(leaderDuration),
+		RenewDeadline:                 new(leaderRenew),
+		RetryPeriod:                   new(leaderRetry),
+	}, nil
+}
+
+// watchedNamespaces are those in a comma-separated list; all if it is empty.
+func watchedNamespaces(list string) map[string]cache.Config {
+	if list == "" {
+		return nil
+	}
+	namespaces := map[string]cache.Config{}
+	for _, namespace := range strings.Split(list, ",") {
+		namespaces[strings.TrimSpace(namespace)] = cache.Config{}
+	}
+	return namespaces
+}

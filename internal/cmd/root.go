@@ -1,0 +1,29 @@
+package cmd
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+// Run runs the program that the arguments name and returns the exit code.
+func Run(args []string) int {
+	root := &cobra.Command{
+		Use:           "pgsteward",
+		Short:         "Runs PostgreSQL clusters on Kubernetes",
+		Version:       version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(managerCommand(), agentCommand(), installCommand())
+	root.SetArgs(args)
+	if err := root.Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "pgsteward:", err)
+		return 1
+	}
+	return 0
+}

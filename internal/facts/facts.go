@@ -1,0 +1,187 @@
+package facts
+
+import (
+	"slices"
+	"time"
+
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+)
+
+// Known is a value, or the knowledge that it is not known. The zero value is unknown.
+type Known[T any] struct {
+	value T
+	known bool
+}
+
+// Know makes a known value.
+func Know[T any](value T) Known[T] { return Known[T]{value: value, known: true} }
+
+// Get returns the value and whether it is known.
+func (k Known[T]) Get() (T, bool) { return k.value, k.known }
+
+// Problem is something that hinders the cluster, in words for the user.
+type Problem struct {
+	// Reason is one of the Reason constants of apis/v1.
+	Reason string
+	// Message names the object, what is wrong and what would be right.
+	Message string
+}
+
+// Cluster is everything that is known about a PostgresCluster in one pass.
+type Cluster struct {
+	// Now is the time of the pass.
+	Now time.Time
+
+	Name, Namespace string
+	Generation      int64
+	// CreatedAt is when the PostgresCluster was created.
+	CreatedAt time.Time
+	// Deleting says whether the PostgresCluster is being deleted.
+	Deleting bool
+
+	// What the spec wants.
+	Replicas    int
+	Version     string
+	Image       string
+	KeepVolumes bool
+	Storage     Storage
+
+	// SystemIdentifier of the PostgreSQL system; empty while none is known.
+	SystemIdentifier string
+	// Holder is the instance that the Lease names; empty if none.
+	Holder string
+	// Instances are those that have a StatefulSet, by number.
+	Instances []Instance
+	// Volumes are the data volumes of the cluster, also those without an instance, by number.
+	Volumes []Volume
+	// OrphanPods are Pods of the cluster whose StatefulSet is gone.
+	OrphanPods []string
+	// Leftovers are the cluster's other objects, as kind/name: what a deletion has still to remove.
+	Leftovers []string
+	// Problems are what observe itself found wrong, e.g. a storage class that does not exist.
+	Problems []Problem
+}
+
+// Storage is the volume that the spec wants for each instance.
+type Storage struct {
+	// Class is the storage class's name; empty for the default class.
+	Class string
+	// Bytes is the size.
+	Bytes int64
+}
+
+// Instance is one PostgreSQL server that exists.
+type Instance struct {
+	Name    string
+	Ordinal int
+	// Deleting says whether its StatefulSet is being deleted.
+	Deleting bool
+	// Pod is its Pod, or nil while there is none.
+	Pod *Pod
+	// Refused says why no Pod can be made, if the API server refuses it.
+	Refused *Problem
+	// Report is what its agent says; unknown while the agent cannot be heard.
+	Report Known[agentapi.Status]
+	// UnheardFor is for how long the agent has not been heard.
+	UnheardFor time.Duration
+}
+
+// Pod is an instance's Pod.
+type Pod struct {
+	Name string
+	UID  string
+	// Current says whether it was made from the StatefulSet's present template.
+	Current bool
+	// Ready is the kubelet's word.
+	Ready    bool
+	Deleting bool
+	Node     string
+	IP       string
+	// Role is the value of its role label.
+	Role string
+	// ConfigHash is the value of its configuration annotation.
+	ConfigHash string
+	// Problem says what keeps it from running, if something does.
+	Problem *Problem
+}
+
+// Volume is a data volume.
+type Volume struct {
+	// Instance is the name of the instance it is for.
+	Instance string
+	Ordinal  int
+	// Bound says whether it has a real volume behind it; an unbound one never had data.
+	Bound    bool
+	Deleting bool
+	// Class is its storage class; empty while none is set.
+	Class string
+	// Bytes is the size that it asks for.
+	Bytes int64
+	// SystemIdentifier and Version are those of its data, as noted when it was last in use; empty if unknown.
+	SystemIdentifier string
+	Version          string
+}
+
+// Instance returns the instance of that name.
+func (c *Cluster) Instance(name string) (Instance, bool) {
+	i := slices.IndexFunc(c.Instances, func(i Instance) bool { return i.Name == name })
+	if i < 0 {
+		return Instance{}, false
+	}
+	return c.Instances[i], true
+}
+
+// Volume returns the volume for the instance of that name.
+func (c *Cluster) Volume(instance string) (Volume, bool) {
+	i := slices.IndexFunc(c.Volumes, func(v Volume) bool { return v.Instance == instance })
+	if i < 0 {
+		return Volume{}, false
+	}
+	return c.Volumes[i], true
+}
+
+// HasData says whether the cluster is known to have data: then nobody may make a new PostgreSQL system.
+func (c *Cluster) HasData() bool {
+	if c.SystemIdentifier != "" {
+		return true
+	}
+	for _, i := range c.Instances {
+		if report, ok := i.Report.Get(); ok && report.HasData {
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.Volumes, func(v Volume) bool { return v.SystemIdentifier != "" })
+}
+
+// Primary returns the instance that holds the Lease and says that it is primary; false if there is none, or it is not known.
+func (c *Cluster) Primary() (Instance, bool) {
+	i, ok := c.Instance(c.Holder)
+	if !ok {
+		return Instance{}, false
+	}
+	report, known := i.Report.Get()
+	return i, known && report.Role == agentapi.RolePrimary
+}
+
+// Ready says whether the instance serves: the kubelet says so, and its agent, if it is heard, does not say otherwise.
+func (i Instance) Ready() bool {
+	if i.Pod == nil || i.Pod.Deleting || !i.Pod.Ready {
+		return false
+	}
+	report, known := i.Report.Get()
+	return !known || report.Ready
+}
+
+// Problem is what keeps the instance from working, if something is known to: first what Kubernetes says, then its agent.
+func (i Instance) Problem() *Problem {
+	if i.Refused != nil {
+		return i.Refused
+	}
+	if i.Pod != nil && i.Pod.Problem != nil {
+		return i.Pod.Problem
+	}
+	if report, known := i.Report.Get(); known && report.Problem != nil {
+		return &Problem{Reason: report.Problem.Reason, Message: report.Problem.Message}
+	}
+	return nil
+}

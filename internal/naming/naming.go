@@ -1,0 +1,243 @@
+package naming
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Labels and annotations.
+const (
+	// LabelCluster has the cluster's name.
+	LabelCluster = "pgsteward.io/cluster"
+	// LabelInstance has the instance's name.
+	LabelInstance = "pgsteward.io/instance"
+	// LabelRole is RolePrimary or RoleStandby, on Pods.
+	LabelRole = "pgsteward.io/role"
+	// LabelManagedBy has ManagedBy on every object of ours.
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	// LabelName, LabelComponent and LabelAppInstance are the recommended labels of Kubernetes.
+	LabelName        = "app.kubernetes.io/name"
+	LabelComponent   = "app.kubernetes.io/component"
+	LabelAppInstance = "app.kubernetes.io/instance"
+
+	// ManagedBy is the value of LabelManagedBy.
+	ManagedBy = "pgsteward"
+	// AppPostgres is the value of LabelName on a cluster's objects.
+	AppPostgres = "postgresql"
+
+	// RolePrimary and RoleStandby are the values of LabelRole.
+	RolePrimary = "primary"
+	RoleStandby = "standby"
+
+	// AnnotationAppliedHash has the hash of the desired state that was last applied.
+	AnnotationAppliedHash = "pgsteward.io/applied-hash"
+	// AnnotationConfigHash has, on a Pod, the hash of the configuration and Secrets that it mounts. Changing an annotation makes
+	// the kubelet refresh the mounted files at once.
+	AnnotationConfigHash = "pgsteward.io/config-hash"
+	// AnnotationSystemIdentifier has, on a volume claim and on the Lease, the identifier of the PostgreSQL system.
+	AnnotationSystemIdentifier = "pgsteward.io/system-identifier"
+	// AnnotationHolderPod has, on the Lease, the UID of the Pod in which the holder's PostgreSQL may be writing; it is removed
+	// when PostgreSQL has stopped in an orderly way, so that the holder's next Pod need not wait for the lease to run out.
+	AnnotationHolderPod = "pgsteward.io/holder-pod"
+	// AnnotationVersion has, on a volume claim, the major version of its data.
+	AnnotationVersion = "pgsteward.io/version"
+
+	// Finalizer keeps a PostgresCluster until what it must not leave behind is gone.
+	Finalizer = "pgsteward.io/cleanup"
+	// FieldManager is the owner of the fields that the operator applies.
+	FieldManager = "pgsteward"
+	// PodFieldManager is the owner of what the operator applies to Pods beside their StatefulSet.
+	PodFieldManager = "pgsteward-pods"
+	// AgentFieldManager is the owner of the fields that agents apply.
+	AgentFieldManager = "pgsteward-agent"
+)
+
+// Ports.
+const (
+	PortPostgres     = 5432
+	PortPostgresName = "postgres"
+	// PortAgent serves the agent's API over mutual TLS.
+	PortAgent     = 8443
+	PortAgentName = "agent"
+	// PortHealth serves probes and metrics.
+	PortHealth     = 8081
+	PortHealthName = "health"
+)
+
+// Containers and volumes of an instance's Pod.
+const (
+	ContainerPostgres = "postgres"
+	ContainerInstall  = "install"
+
+	VolumeData    = "data"
+	VolumeProgram = "program"
+	VolumeRun     = "run"
+	VolumeTmp     = "tmp"
+	VolumeConfig  = "config"
+	VolumeSecrets = "secrets"
+)
+
+// Paths in an instance's Pod.
+const (
+	// PathProgram is where the init container leaves the agent's binary and a passwd file.
+	PathProgram = "/opt/pgsteward"
+	// PathAgentBinary is the agent's binary.
+	PathAgentBinary = PathProgram + "/pgsteward"
+	// FilePasswd is the passwd file's name in the program volume; it is mounted over /etc/passwd, since initdb and peer
+	// authentication need a name for whatever uid the Pod has.
+	FilePasswd = "passwd"
+	// PathData is the mount point of the data volume.
+	PathData = "/var/lib/pgsteward"
+	// PathRun holds PostgreSQL's socket and the agent's pipes.
+	PathRun = "/var/run/postgresql"
+	// PathConfig has FileConfig.
+	PathConfig = "/etc/pgsteward/config"
+	// FileConfig is the agent's configuration (agentapi.Config as JSON).
+	FileConfig = "config.json"
+	// PathSecrets has one folder for each of DirServer, DirReplication, DirApp, DirSuperuser.
+	PathSecrets    = "/etc/pgsteward/secrets"
+	DirServer      = "server"
+	DirReplication = "replication"
+	DirApp         = "app"
+	DirSuperuser   = "superuser"
+)
+
+// Roles of PostgreSQL.
+const (
+	// Superuser is the bootstrap superuser.
+	Superuser = "postgres"
+	// ReplicationUser is the role of standbys; it authenticates by a client certificate of this common name.
+	ReplicationUser = "pgsteward_replication"
+	// OperatorUser is the common name of the operator's client certificate for agents.
+	OperatorUser = "pgsteward-operator"
+)
+
+// Keys of Secrets.
+const (
+	KeyUser     = "user"
+	KeyPassword = "password"
+	KeyDBName   = "dbname"
+	KeyHost     = "host"
+	KeyPort     = "port"
+	KeyURI      = "uri"
+	KeyJDBCURI  = "jdbc-uri"
+	KeyPgpass   = "pgpass"
+	KeyTLSCert  = "tls.crt"
+	KeyTLSKey   = "tls.key"
+	KeyCACert   = "ca.crt"
+)
+
+// MaxReplicas is the greatest number of instances of a cluster.
+const MaxReplicas = 9
+
+// MaxOrdinal is the highest number an instance can have: after many scale-ins a free number is always found below it.
+const MaxOrdinal = 2 * MaxReplicas
+
+// Instance is the name of the cluster's instance of that number, from 1; also of its StatefulSet.
+func Instance(cluster string, ordinal int) string { return fmt.Sprintf("%s-%d", cluster, ordinal) }
+
+// Ordinal is the number in the name of an instance of the cluster; false if it is not such a name.
+func Ordinal(cluster, instance string) (int, bool) {
+	suffix, ok := strings.CutPrefix(instance, cluster+"-")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(suffix)
+	if err != nil || n < 1 || strconv.Itoa(n) != suffix {
+		return 0, false
+	}
+	return n, true
+}
+
+// Pod is the name of the instance's Pod.
+func Pod(instance string) string { return instance + "-0" }
+
+// DataVolume is the name of the instance's volume claim.
+func DataVolume(instance string) string { return instance + "-data" }
+
+// ServiceRW selects the primary.
+func ServiceRW(cluster string) string { return cluster + "-rw" }
+
+// ServiceRO selects the standbys.
+func ServiceRO(cluster string) string { return cluster + "-ro" }
+
+// ServiceR selects all instances.
+func ServiceR(cluster string) string { return cluster + "-r" }
+
+// ServiceInstances is the headless Service that gives each instance a stable name.
+func ServiceInstances(cluster string) string { return cluster + "-instances" }
+
+// ServiceHost is the host name of a Service inside the Kubernetes cluster.
+func ServiceHost(service, namespace string) string { return service + "." + namespace + ".svc" }
+
+// InstanceHost is the stable host name of an instance.
+func InstanceHost(cluster, namespace, instance string) string {
+	return Pod(instance) + "." + ServiceHost(ServiceInstances(cluster), namespace)
+}
+
+// PrimaryLease is the name of the Lease whose holder may write.
+func PrimaryLease(cluster string) string { return cluster + "-primary" }
+
+// ConfigMap is the name of the ConfigMap with the agents' configuration.
+func ConfigMap(cluster string) string { return cluster + "-config" }
+
+// SuperuserSecret has the superuser's connection.
+func SuperuserSecret(cluster string) string { return cluster + "-superuser" }
+
+// AppSecret has the application's connection.
+func AppSecret(cluster string) string { return cluster + "-app" }
+
+// ReplicationSecret has the standbys' client certificate.
+func ReplicationSecret(cluster string) string { return cluster + "-replication" }
+
+// CASecret has the cluster's certificate authority.
+func CASecret(cluster string) string { return cluster + "-ca" }
+
+// ServerSecret has the certificate of PostgreSQL and of the agents.
+func ServerSecret(cluster string) string { return cluster + "-server" }
+
+// ServiceAccount is the name of the instances' ServiceAccount, Role and RoleBinding.
+func ServiceAccount(cluster string) string { return cluster + "-instance" }
+
+// DisruptionBudget is the name of the cluster's PodDisruptionBudget.
+func DisruptionBudget(cluster string) string { return cluster }
+
+// ClusterLabels are on every object of the cluster.
+func ClusterLabels(cluster string) map[string]string {
+	return map[string]string{
+		LabelName:        AppPostgres,
+		LabelAppInstance: cluster,
+		LabelManagedBy:   ManagedBy,
+		LabelCluster:     cluster,
+	}
+}
+
+// InstanceLabels are on every object of one instance.
+func InstanceLabels(cluster, instance string) map[string]string {
+	labels := ClusterLabels(cluster)
+	labels[LabelInstance] = instance
+	labels[LabelComponent] = "database"
+	return labels
+}
+
+// ClusterSelector selects the Pods of the cluster.
+func ClusterSelector(cluster string) map[string]string {
+	return map[string]string{LabelCluster: cluster, LabelComponent: "database"}
+}
+
+// RoleSelector selects the Pods of the cluster with that role.
+func RoleSelector(cluster, role string) map[string]string {
+	selector := ClusterSelector(cluster)
+	selector[LabelRole] = role
+	return selector
+}
+
+// SlotName is the physical replication slot of a standby on its primary. PostgreSQL allows lower-case letters, digits and '_'
+// (https://www.postgresql.org/docs/current/warm-standby.html#STREAMING-REPLICATION-SLOTS).
+func SlotName(instance string) string {
+	return "pgsteward_" + strings.ReplaceAll(instance, "-", "_")
+}
+
+// ServerCertificate is the common name of the cluster's server certificate, by which agents know each other.
+func ServerCertificate(cluster string) string { return cluster }

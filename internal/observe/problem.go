@@ -1,0 +1,162 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
+
+// podGrace is how long the StatefulSet controller may take to make a Pod before we ask why there is none.
+const podGrace = 3 * time.Second
+
+// podFacts is the instance's Pod as the kubelet and the scheduler see it.
+func podFacts(pod *corev1.Pod, set *appsv1.StatefulSet) *facts.Pod {
+	p := &facts.Pod{
+		Name:       pod.Name,
+		UID:        string(pod.UID),
+		Current:    true,
+		Deleting:   !pod.DeletionTimestamp.IsZero(),
+		Node:       pod.Spec.NodeName,
+		IP:         pod.Status.PodIP,
+		Role:       pod.Labels[naming.LabelRole],
+		ConfigHash: pod.Annotations[naming.AnnotationConfigHash],
+	}
+	// which template the Pod should have is known only when the StatefulSet controller has seen the newest one
+	if set.Status.ObservedGeneration == set.Generation && set.Status.UpdateRevision != "" {
+		p.Current = pod.Labels[appsv1.ControllerRevisionHashLabelKey] == set.Status.UpdateRevision
+	}
+	for _, condition := range pod.Status.Conditions {
+		switch {
+		case condition.Type == corev1.PodReady:
+			p.Ready = condition.Status == corev1.ConditionTrue
+		case condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse && condition.Reason == corev1.PodReasonUnschedulable:
+			p.Problem = &facts.Problem{Reason: v1.ReasonUnschedulable, Message: fmt.Sprintf("Pod %s finds no node: %s", pod.Name, condition.Message)}
+		}
+	}
+	if problem := containerProblem(pod); problem != nil && !p.Deleting {
+		p.Problem = problem
+	}
+	return p
+}
+
+// containerProblem is why a container of the Pod does not run, if the kubelet says so.
+func containerProblem(pod *corev1.Pod) *facts.Problem {
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		waiting := status.State.Waiting
+		if waiting == nil {
+			continue
+		}
+		switch waiting.Reason {
+		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
+			return &facts.Problem{
+				Reason:  v1.ReasonImagePullFailed,
+				Message: fmt.Sprintf("Pod %s: the image %q of container %s cannot be pulled (%s): correct spec.image or make it available. %s", pod.Name, status.Image, status.Name, waiting.Reason, waiting.Message),
+			}
+		case "CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError":
+			return &facts.Problem{
+				Reason:  v1.ReasonContainerFailed,
+				Message: strings.TrimSpace(fmt.Sprintf("Pod %s: container %s does not run (%s): %s %s", pod.Name, status.Name, waiting.Reason, waiting.Message, lastWords(status))),
+			}
+		}
+	}
+	return nil
+}
+
+// lastWords is how the container ended the last time.
+func lastWords(status corev1.ContainerStatus) string {
+	ended := status.LastTerminationState.Terminated
+	if ended == nil {
+		return ""
+	}
+	return fmt.Sprintf("last exit code %d (%s) %s", ended.ExitCode, ended.Reason, ended.Message)
+}
+
+// refusal asks the events why the StatefulSet has no Pod.
+func (r *Reader) refusal(ctx context.Context, set *appsv1.StatefulSet) (*facts.Problem, error) {
+	if !set.DeletionTimestamp.IsZero() || r.Now().Sub(set.CreationTimestamp.Time) < podGrace {
+		return nil, nil
+	}
+	events := &corev1.EventList{}
+	err := r.API.List(ctx, events, client.InNamespace(set.Namespace), client.MatchingFieldsSelector{
+		Selector: fields.SelectorFromSet(fields.Set{"involvedObject.uid": string(set.UID), "reason": "FailedCreate"}),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the events of StatefulSet %s/%s: %w", set.Namespace, set.Name, err)
+	}
+	if len(events.Items) == 0 {
+		return nil, nil
+	}
+	latest := slices.MaxFunc(events.Items, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
+	return &facts.Problem{
+		Reason:  refusalReason(latest.Message),
+		Message: fmt.Sprintf("No Pod for %s: %s", set.Name, latest.Message),
+	}, nil
+}
+
+// refusalReason sorts the API server's words; events have no machine-readable cause.
+func refusalReason(message string) string {
+	switch {
+	case strings.Contains(message, "exceeded quota") || strings.Contains(message, "failed quota"):
+		return v1.ReasonQuotaExceeded
+	case strings.Contains(message, "being terminated"):
+		return v1.ReasonNamespaceTerminating
+	default:
+		return v1.ReasonPodRefused
+	}
+}
+
+// storageProblems are volumes that cannot be bound because their storage class does not exist.
+func (r *Reader) storageProblems(ctx context.Context, f facts.Cluster) ([]facts.Problem, error) {
+	waiting := slices.IndexFunc(f.Volumes, func(v facts.Volume) bool { return !v.Bound && !v.Deleting })
+	if waiting < 0 || f.Deleting {
+		return nil, nil
+	}
+	volume := f.Volumes[waiting]
+	if volume.Class == "" {
+		return r.defaultClassProblem(ctx, volume)
+	}
+	class := &storagev1.StorageClass{}
+	err := r.Cache.Get(ctx, types.NamespacedName{Name: volume.Class}, class)
+	if apierrors.IsNotFound(err) {
+		return []facts.Problem{{
+			Reason:  v1.ReasonStorageClassNotFound,
+			Message: fmt.Sprintf("spec.storage.storageClassName: there is no StorageClass %q; name one that exists or create it", volume.Class),
+		}}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading StorageClass %s: %w", volume.Class, err)
+	}
+	return nil, nil
+}
+
+// defaultClassProblem says that a volume waits for a default storage class that does not exist.
+func (r *Reader) defaultClassProblem(ctx context.Context, volume facts.Volume) ([]facts.Problem, error) {
+	classes := &storagev1.StorageClassList{}
+	if err := r.Cache.List(ctx, classes); err != nil {
+		return nil, fmt.Errorf("listing StorageClasses: %w", err)
+	}
+	isDefault := func(class storagev1.StorageClass) bool {
+		return class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true"
+	}
+	if slices.ContainsFunc(classes.Items, isDefault) {
+		return nil, nil
+	}
+	return []facts.Problem{{
+		Reason:  v1.ReasonStorageClassNotFound,
+		Message: fmt.Sprintf("The volume of %s names no StorageClass and there is no default one: set spec.storage.storageClassName", volume.Instance),
+	}}, nil
+}

@@ -1,0 +1,262 @@
+package observe
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/credential"
+	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
+
+// Reader reads clusters.
+type Reader struct {
+	// Cache is filled by watches.
+	Cache client.Reader
+	// API asks the API server.
+	API client.Reader
+	// Agents hears what the agents say.
+	Agents *Agents
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Wanted is what the spec means after defaults, which observe does not know.
+type Wanted struct {
+	Image   string
+	Storage int64
+}
+
+// Observation is a cluster as it was read in one pass.
+type Observation struct {
+	Facts facts.Cluster
+	// Objects are the cluster's objects as they are.
+	Objects Objects
+	// Credentials are what its Secrets have; parts that are missing are empty.
+	Credentials credential.Set
+}
+
+// Cluster reads the PostgresCluster itself.
+func (r *Reader) Cluster(ctx context.Context, key types.NamespacedName) (*v1.PostgresCluster, error) {
+	c := &v1.PostgresCluster{}
+	return c, r.Cache.Get(ctx, key, c)
+}
+
+// Forget ends what is kept for a cluster that is gone.
+func (r *Reader) Forget(key types.NamespacedName) { r.Agents.Forget(key) }
+
+// Observe reads everything about the cluster.
+func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Wanted) (Observation, error) {
+	objects, err := r.readObjects(ctx, c)
+	if err != nil {
+		return Observation{}, err
+	}
+	o := Observation{Objects: objects, Credentials: credentials(objects, c.Name)}
+	f := facts.Cluster{
+		Now:         r.Now(),
+		Name:        c.Name,
+		Namespace:   c.Namespace,
+		Generation:  c.Generation,
+		CreatedAt:   c.CreationTimestamp.Time,
+		Deleting:    !c.DeletionTimestamp.IsZero(),
+		Replicas:    replicas(c),
+		Version:     c.Spec.Version,
+		Image:       wanted.Image,
+		KeepVolumes: c.Spec.Deletion.Volumes != v1.Delete,
+		Storage:     facts.Storage{Bytes: wanted.Storage},
+		Volumes:     volumes(objects, c.Name),
+		Leftovers:   leftovers(objects, c),
+	}
+	if class := c.Spec.Storage.StorageClassName; class != nil {
+		f.Storage.Class = *class
+	}
+	if f.Instances, err = r.instances(ctx, c, objects, o.Credentials); err != nil {
+		return Observation{}, err
+	}
+	f.OrphanPods = orphans(objects)
+	f.SystemIdentifier = c.Status.SystemIdentifier
+	if lease, ok := get[*coordinationv1.Lease](objects, "Lease", naming.PrimaryLease(c.Name)); ok {
+		if lease.Spec.HolderIdentity != nil {
+			f.Holder = *lease.Spec.HolderIdentity
+		}
+		f.SystemIdentifier = cmp.Or(f.SystemIdentifier, lease.Annotations[naming.AnnotationSystemIdentifier])
+	}
+	f.SystemIdentifier = cmp.Or(f.SystemIdentifier, systemOfVolumes(f.Volumes))
+	if f.Problems, err = r.storageProblems(ctx, f); err != nil {
+		return Observation{}, err
+	}
+	o.Facts = f
+	return o, nil
+}
+
+// replicas is what the spec wants; the API server has set the default.
+func replicas(c *v1.PostgresCluster) int {
+	if c.Spec.Replicas == nil {
+		return 1
+	}
+	return int(*c.Spec.Replicas)
+}
+
+// instances are those with a StatefulSet, by number, with what their agents say.
+func (r *Reader) instances(ctx context.Context, c *v1.PostgresCluster, objects Objects, secrets credential.Set) ([]facts.Instance, error) {
+	var all []facts.Instance
+	var targets []Target
+	for _, object := range objects["StatefulSet"] {
+		set, ok := object.(*appsv1.StatefulSet)
+		if !ok {
+			continue
+		}
+		ordinal, ok := naming.Ordinal(c.Name, set.Name)
+		if !ok {
+			continue
+		}
+		i := facts.Instance{Name: set.Name, Ordinal: ordinal, Deleting: !set.DeletionTimestamp.IsZero()}
+		if pod, ok := get[*corev1.Pod](objects, "Pod", naming.Pod(set.Name)); ok {
+			i.Pod = podFacts(pod, set)
+			if target, ok := targetOf(c, set.Name, i.Pod); ok {
+				targets = append(targets, target)
+			}
+		} else if refused, err := r.refusal(ctx, set); err != nil {
+			return nil, err
+		} else {
+			i.Refused = refused
+		}
+		all = append(all, i)
+	}
+	key := client.ObjectKeyFromObject(c)
+	r.Agents.Follow(key, targets, secrets.CA)
+	for n := range all {
+		if all[n].Pod != nil {
+			all[n].Report, all[n].UnheardFor = r.Agents.Report(key, all[n].Name, all[n].Pod.UID)
+		}
+	}
+	slices.SortFunc(all, func(a, b facts.Instance) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+	return all, nil
+}
+
+// targetOf is where the instance's agent can be heard, once its Pod has an address.
+func targetOf(c *v1.PostgresCluster, instance string, pod *facts.Pod) (Target, bool) {
+	if pod.IP == "" || pod.Deleting {
+		return Target{}, false
+	}
+	return Target{
+		Instance: instance, PodUID: pod.UID, Address: pod.IP,
+		ServerName: naming.InstanceHost(c.Name, c.Namespace, instance),
+	}, true
+}
+
+// volumes are the cluster's data volumes, by number.
+func volumes(objects Objects, cluster string) []facts.Volume {
+	var all []facts.Volume
+	for _, object := range objects["PersistentVolumeClaim"] {
+		claim, ok := object.(*corev1.PersistentVolumeClaim)
+		instance := object.GetLabels()[naming.LabelInstance]
+		ordinal, valid := naming.Ordinal(cluster, instance)
+		if !ok || !valid || claim.Name != naming.DataVolume(instance) {
+			continue
+		}
+		size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+		v := facts.Volume{
+			Instance:         instance,
+			Ordinal:          ordinal,
+			Bound:            claim.Spec.VolumeName != "",
+			Deleting:         !claim.DeletionTimestamp.IsZero(),
+			Bytes:            size.Value(),
+			SystemIdentifier: claim.Annotations[naming.AnnotationSystemIdentifier],
+			Version:          claim.Annotations[naming.AnnotationVersion],
+		}
+		if claim.Spec.StorageClassName != nil {
+			v.Class = *claim.Spec.StorageClassName
+		}
+		all = append(all, v)
+	}
+	slices.SortFunc(all, func(a, b facts.Volume) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+	return all
+}
+
+func systemOfVolumes(volumes []facts.Volume) string {
+	for _, v := range volumes {
+		if v.SystemIdentifier != "" {
+			return v.SystemIdentifier
+		}
+	}
+	return ""
+}
+
+// orphans are Pods whose StatefulSet is gone.
+func orphans(objects Objects) []string {
+	var names []string
+	for _, pod := range objects["Pod"] {
+		if objects.Get("StatefulSet", pod.GetLabels()[naming.LabelInstance]) == nil {
+			names = append(names, pod.GetName())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// leftovers are the cluster's objects other than instances and Pods, as kind/name, without volumes that are to be kept.
+func leftovers(objects Objects, c *v1.PostgresCluster) []string {
+	var names []string
+	for kind, found := range objects {
+		keep := kind == "PersistentVolumeClaim" && c.Spec.Deletion.Volumes != v1.Delete
+		if keep || kind == "StatefulSet" || kind == "Pod" {
+			continue
+		}
+		for _, object := range found {
+			names = append(names, strings.ToLower(kind)+"/"+object.GetName())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// credentials are what the cluster's Secrets have.
+func credentials(objects Objects, cluster string) credential.Set {
+	data := func(name, key string) []byte {
+		secret, ok := get[*corev1.Secret](objects, "Secret", name)
+		if !ok {
+			return nil
+		}
+		return secret.Data[key]
+	}
+	pair := func(name string) credential.KeyPair {
+		return credential.KeyPair{Cert: data(name, naming.KeyTLSCert), Key: data(name, naming.KeyTLSKey)}
+	}
+	return credential.Set{
+		SuperuserPassword: string(data(naming.SuperuserSecret(cluster), naming.KeyPassword)),
+		AppPassword:       string(data(naming.AppSecret(cluster), naming.KeyPassword)),
+		CA:                pair(naming.CASecret(cluster)),
+		Server:            pair(naming.ServerSecret(cluster)),
+		Replication:       pair(naming.ReplicationSecret(cluster)),
+	}
+}
+
+// items are a list's objects.
+func items(list client.ObjectList) ([]client.Object, error) {
+	raw, err := apimeta.ExtractList(list)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]client.Object, 0, len(raw))
+	for _, item := range raw {
+		object, ok := item.(client.Object)
+		if !ok {
+			return nil, fmt.Errorf("%T is no object", item)
+		}
+		all = append(all, object)
+	}
+	return all, nil
+}

@@ -1,0 +1,72 @@
+package plan
+
+import "time"
+
+// Decision is what one pass does.
+type Decision struct {
+	// Rule is the name of the rule that decided.
+	Rule string
+	// Members are the instances that shall exist, by number.
+	Members []Member
+	// Bootstrap is the member that may make a new PostgreSQL system; empty if none may.
+	Bootstrap string
+	// Action removes or restarts something, or is None.
+	Action Action
+	// Reason is a Reason constant of apis/v1; Message is for people.
+	Reason, Message string
+	// Refused are actions that the spec asks for and that are not safe now.
+	Refused []Refusal
+	// Recheck is when to look again even if nothing is heard; zero: only when something changes.
+	Recheck time.Duration
+}
+
+// Member is an instance that shall exist.
+type Member struct {
+	Name    string
+	Ordinal int
+}
+
+// Refusal says why something that the spec asks for is not done now.
+type Refusal struct {
+	// What is refused, such as "removing prod-db-3".
+	What string
+	// Why names the rule and the facts.
+	Why string
+}
+
+// Action is what a pass removes or restarts.
+//
+//sumtype:decl
+type Action interface{ action() }
+
+// None does nothing.
+type None struct{}
+
+// RemoveInstance deletes a standby: its StatefulSet and, if DeleteVolume, its volume.
+type RemoveInstance struct {
+	Instance     string
+	DeleteVolume bool
+}
+
+// RestartInstance deletes the instance's Pod of that UID, so that it is made anew.
+type RestartInstance struct{ Instance, PodUID string }
+
+// ReplaceVolume deletes the instance's volume claim, which was never bound, so that it is made anew.
+type ReplaceVolume struct{ Instance string }
+
+// RemoveInstances deletes all StatefulSets of a cluster that is being deleted.
+type RemoveInstances struct{}
+
+// RemoveRest deletes all other objects of a cluster that is being deleted, its volumes only if DeleteVolumes.
+type RemoveRest struct{ DeleteVolumes bool }
+
+// Release lets a cluster go whose objects are gone.
+type Release struct{}
+
+func (None) action()            {}
+func (RemoveInstance) action()  {}
+func (RestartInstance) action() {}
+func (ReplaceVolume) action()   {}
+func (RemoveInstances) action() {}
+func (RemoveRest) action()      {}
+func (Release) action()         {}

@@ -1,0 +1,17 @@
+// Package plan decides what is to be done for a PostgresCluster: facts in, one Decision out. It is pure, total and
+// deterministic, and changes nothing by itself.
+//
+// A Decision has the Members that shall exist (objects are built and applied for them in every pass) and at most one Action
+// that removes or restarts something. The rules are tried in this order, and the first that applies decides:
+//
+//  1. delete: the cluster is being deleted: instances go first, then everything else, last the finalizer.
+//  2. replace-volume: a volume that was never bound and differs from the spec is made anew: it cannot be changed, and has no data.
+//  3. restart-broken: a Pod that does not work and was made from an older specification is made anew.
+//  4. create: instances are missing.
+//  5. scale-in: there are more instances than wanted: the standby with the highest number goes. Never the primary, and only
+//     while the primary is known and serves, or no instance has ever had data.
+//  6. settle: something is not ready yet: wait for it.
+//  7. done: nothing is left to do.
+//
+// What is unknown never allows an action that removes something.
+package plan

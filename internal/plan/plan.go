@@ -1,0 +1,284 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
+
+// settleRecheck bounds how long a cluster that is not settled goes without another look, should an event be missed.
+const settleRecheck = 30 * time.Second
+
+// rule is one named step of the decision; false: it does not apply.
+type rule struct {
+	name   string
+	decide func(f *facts.Cluster) (Decision, bool)
+}
+
+// rules in the order of the package's documentation.
+var rules = []rule{
+	{"delete", deletion},
+	{"replace-volume", replaceVolume},
+	{"restart-broken", restartBroken},
+	{"create", create},
+	{"scale-in", scaleIn},
+	{"settle", settle},
+	{"done", done},
+}
+
+// Decide says what to do. It does not change f.
+func Decide(f facts.Cluster) Decision {
+	for _, r := range rules {
+		if d, ok := r.decide(&f); ok {
+			d.Rule = r.name
+			if d.Action == nil {
+				d.Action = None{}
+			}
+			if !f.Deleting {
+				d.Bootstrap = bootstrap(&f, d.Members)
+			}
+			return d
+		}
+	}
+	panic("plan: the last rule always applies")
+}
+
+// deletion removes a cluster's instances first, so that PostgreSQL stops in order, then the rest, then lets it go.
+func deletion(f *facts.Cluster) (Decision, bool) {
+	if !f.Deleting {
+		return Decision{}, false
+	}
+	d := Decision{Reason: v1.ReasonDeleting, Recheck: settleRecheck}
+	pods := slices.Clone(f.OrphanPods)
+	starting := false
+	for _, i := range f.Instances {
+		starting = starting || !i.Deleting
+		if i.Pod != nil {
+			pods = append(pods, i.Pod.Name)
+		}
+	}
+	switch {
+	case starting:
+		d.Action, d.Message = RemoveInstances{}, "Stopping the instances"
+	case len(f.Instances) > 0 || len(pods) > 0:
+		d.Message = "Waiting for the instances to stop: " + strings.Join(pods, ", ")
+	case len(f.Leftovers) > 0:
+		d.Action = RemoveRest{DeleteVolumes: !f.KeepVolumes}
+		d.Message = "Removing " + strings.Join(f.Leftovers, ", ")
+	default:
+		d.Action, d.Message = Release{}, "Everything is removed"
+	}
+	return d, true
+}
+
+// replaceVolume mends a volume claim that asks for what cannot be had: it is immutable while unbound, and has no data.
+func replaceVolume(f *facts.Cluster) (Decision, bool) {
+	for _, v := range f.Volumes {
+		if v.Bound || v.Deleting {
+			continue
+		}
+		classDiffers := v.Class != f.Storage.Class && f.Storage.Class != ""
+		if !classDiffers && v.Bytes == f.Storage.Bytes {
+			continue
+		}
+		return Decision{
+			Members: members(f),
+			Action:  ReplaceVolume{Instance: v.Instance},
+			Reason:  v1.ReasonReplacingVolume,
+			Message: fmt.Sprintf("Making the volume of %s anew, which was never bound, with the storage of the spec", v.Instance),
+			Recheck: settleRecheck,
+		}, true
+	}
+	return Decision{}, false
+}
+
+// restartBroken gives a Pod that does not work the present specification. A Pod that works is left alone.
+func restartBroken(f *facts.Cluster) (Decision, bool) {
+	for _, i := range f.Instances {
+		if i.Pod == nil || i.Pod.Current || i.Pod.Deleting || i.Deleting || i.Pod.Ready || i.Ready() {
+			continue
+		}
+		if !harmlessToRestart(i) {
+			continue
+		}
+		return Decision{
+			Members: members(f),
+			Action:  RestartInstance{Instance: i.Name, PodUID: i.Pod.UID},
+			Reason:  v1.ReasonRestartingInstance,
+			Message: fmt.Sprintf("Starting %s anew, which does not work, with the changed specification", i.Name),
+			Recheck: settleRecheck,
+		}, true
+	}
+	return Decision{}, false
+}
+
+// harmlessToRestart says whether a Pod that is not ready is known to be stuck, rather than recovering or being seeded.
+func harmlessToRestart(i facts.Instance) bool {
+	if i.Pod.Problem != nil {
+		return true
+	}
+	report, known := i.Report.Get()
+	return known && report.Problem != nil && report.State == "Failed"
+}
+
+// create adds the missing members; all at once, since a new standby waits by itself for a primary to clone from.
+func create(f *facts.Cluster) (Decision, bool) {
+	have, all := existing(f), members(f)
+	if len(have) == len(all) {
+		return Decision{}, false
+	}
+	var names []string
+	for _, m := range all {
+		if !slices.Contains(have, m) {
+			names = append(names, m.Name)
+		}
+	}
+	return Decision{
+		Members: all,
+		Reason:  v1.ReasonCreatingInstances,
+		Message: "Creating " + strings.Join(names, ", "),
+		Recheck: settleRecheck,
+	}, true
+}
+
+// scaleIn removes the standby with the highest number.
+func scaleIn(f *facts.Cluster) (Decision, bool) {
+	have := existing(f)
+	if len(have) <= f.Replicas {
+		return Decision{}, false
+	}
+	victim, refusal := removable(f)
+	if refusal != nil {
+		return Decision{
+			Members: have,
+			Reason:  v1.ReasonRemovingInstance,
+			Message: fmt.Sprintf("Not yet %s: %s", refusal.What, refusal.Why),
+			Refused: []Refusal{*refusal},
+			Recheck: settleRecheck,
+		}, true
+	}
+	return Decision{
+		Members: slices.DeleteFunc(have, func(m Member) bool { return m.Name == victim }),
+		Action:  RemoveInstance{Instance: victim, DeleteVolume: !f.KeepVolumes},
+		Reason:  v1.ReasonRemovingInstance,
+		Message: "Removing " + victim,
+		Recheck: settleRecheck,
+	}, true
+}
+
+// removable is the standby to remove, or why none can be removed now.
+func removable(f *facts.Cluster) (string, *Refusal) {
+	for _, i := range slices.Backward(f.Instances) {
+		if i.Deleting {
+			continue
+		}
+		if !f.HasData() && f.Holder == "" && i.Ordinal != f.Instances[0].Ordinal {
+			return i.Name, nil // nothing was ever written: only the first instance may become something
+		}
+		if i.Name == f.Holder {
+			continue
+		}
+		what := "removing " + i.Name
+		primary, ok := f.Primary()
+		if !ok {
+			return "", &Refusal{What: what, Why: "the primary is not known, so it might have the newest data"}
+		}
+		if !primary.Ready() {
+			return "", &Refusal{What: what, Why: "the primary " + primary.Name + " does not serve, so a standby may be needed"}
+		}
+		if report, known := i.Report.Get(); known && report.Role == "primary" {
+			return "", &Refusal{What: what, Why: "it says that it is primary, while " + f.Holder + " holds the lease"}
+		}
+		return i.Name, nil
+	}
+	return "", &Refusal{What: "removing an instance", Why: "no standby is left"}
+}
+
+// settle waits for what is not ready.
+func settle(f *facts.Cluster) (Decision, bool) {
+	d := Decision{Members: members(f), Recheck: settleRecheck}
+	if f.Holder == "" {
+		d.Reason, d.Message = v1.ReasonWaitingForPrimary, "Waiting for an instance to become primary"
+		return d, true
+	}
+	if primary, ok := f.Instance(f.Holder); !ok || !primary.Ready() {
+		d.Reason, d.Message = v1.ReasonPrimaryNotReady, fmt.Sprintf("Waiting for the primary %s", f.Holder)
+		return d, true
+	}
+	var waiting []string
+	for _, i := range f.Instances {
+		if !i.Ready() {
+			waiting = append(waiting, i.Name)
+		}
+	}
+	if len(waiting) > 0 {
+		d.Reason, d.Message = v1.ReasonInstancesNotReady, "Waiting for "+strings.Join(waiting, ", ")
+		return d, true
+	}
+	return Decision{}, false
+}
+
+// done is the decision when there is nothing to do.
+func done(f *facts.Cluster) (Decision, bool) {
+	return Decision{
+		Members: members(f),
+		Reason:  v1.ReasonReconciled,
+		Message: fmt.Sprintf("All %d instances are ready", f.Replicas),
+	}, true
+}
+
+// existing are the members that have a StatefulSet which is not being deleted.
+func existing(f *facts.Cluster) []Member {
+	var have []Member
+	for _, i := range f.Instances {
+		if !i.Deleting {
+			have = append(have, Member{Name: i.Name, Ordinal: i.Ordinal})
+		}
+	}
+	return have
+}
+
+// members are those that exist and, if they are too few, new ones: first those that have a volume already, then the lowest free
+// numbers. An instance that is still being deleted keeps its number, and its place: it may be on its way back.
+func members(f *facts.Cluster) []Member {
+	have := existing(f)
+	wanted := f.Replicas - (len(f.Instances) - len(have))
+	taken := map[int]bool{}
+	for _, i := range f.Instances {
+		taken[i.Ordinal] = true
+	}
+	var candidates []int
+	for _, v := range f.Volumes {
+		if !v.Deleting {
+			candidates = append(candidates, v.Ordinal)
+		}
+	}
+	for n := 1; n <= naming.MaxOrdinal; n++ {
+		candidates = append(candidates, n)
+	}
+	for _, n := range candidates {
+		if len(have) >= wanted {
+			break
+		}
+		if !taken[n] {
+			taken[n] = true
+			have = append(have, Member{Name: naming.Instance(f.Name, n), Ordinal: n})
+		}
+	}
+	slices.SortFunc(have, func(a, b Member) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+	return have
+}
+
+// bootstrap is the member that may make a new PostgreSQL system: the first one, as long as the cluster is not known to have data.
+func bootstrap(f *facts.Cluster, m []Member) string {
+	if f.HasData() || len(m) == 0 {
+		return ""
+	}
+	return m[0].Name
+}

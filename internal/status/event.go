@@ -1,0 +1,120 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/naming"
+	"github.com/pgsteward/pgsteward/internal/plan"
+)
+
+// Event is something that happened, for the user.
+type Event struct {
+	Warning bool
+	// Reason is one of the Reason constants of apis/v1; Action says in one word what was done or tried.
+	Reason, Action string
+	Message        string
+}
+
+// Events are what is new in the status after the previous one.
+func Events(in Input, s v1.PostgresClusterStatus) []Event {
+	var events []Event
+	events = append(events, conditionEvents(in.Previous, s)...)
+	events = append(events, primaryEvents(in.Previous, s)...)
+	events = append(events, instanceEvents(in.Previous, s)...)
+	return append(events, volumeEvents(in)...)
+}
+
+// conditionEvents are for what became wrong, became ready or is being done.
+func conditionEvents(previous, s v1.PostgresClusterStatus) []Event {
+	var events []Event
+	degraded := apimeta.FindStatusCondition(s.Conditions, v1.ConditionDegraded)
+	if before := apimeta.FindStatusCondition(previous.Conditions, v1.ConditionDegraded); degraded.Status == metav1.ConditionTrue &&
+		(before == nil || before.Status != metav1.ConditionTrue || before.Reason != degraded.Reason) {
+		events = append(events, Event{Warning: true, Reason: degraded.Reason, Action: "Observe", Message: degraded.Message})
+	}
+	progressing := apimeta.FindStatusCondition(s.Conditions, v1.ConditionProgressing)
+	if before := apimeta.FindStatusCondition(previous.Conditions, v1.ConditionProgressing); progressing.Status == metav1.ConditionTrue && isStep(progressing.Reason) &&
+		(before == nil || before.Reason != progressing.Reason || before.Message != progressing.Message) {
+		events = append(events, Event{Reason: progressing.Reason, Action: "Reconcile", Message: progressing.Message})
+	}
+	ready := apimeta.FindStatusCondition(s.Conditions, v1.ConditionReady)
+	if ready.Status == metav1.ConditionTrue && !apimeta.IsStatusConditionTrue(previous.Conditions, v1.ConditionReady) {
+		events = append(events, Event{Reason: v1.ReasonReady, Action: "Reconcile", Message: ready.Message})
+	}
+	return events
+}
+
+// isStep says whether the reason is of something done, not of something waited for.
+func isStep(reason string) bool {
+	switch reason {
+	case v1.ReasonCreatingInstances, v1.ReasonRemovingInstance, v1.ReasonRestartingInstance, v1.ReasonReplacingVolume, v1.ReasonDeleting:
+		return true
+	}
+	return false
+}
+
+func primaryEvents(previous, s v1.PostgresClusterStatus) []Event {
+	switch {
+	case s.CurrentPrimary == previous.CurrentPrimary || s.CurrentPrimary == "":
+		return nil
+	case previous.CurrentPrimary == "":
+		return []Event{{Reason: v1.ReasonPrimaryChanged, Action: "Elect", Message: s.CurrentPrimary + " is primary"}}
+	default:
+		return []Event{{Reason: v1.ReasonPrimaryChanged, Action: "Elect", Message: fmt.Sprintf("%s is primary after %s", s.CurrentPrimary, previous.CurrentPrimary)}}
+	}
+}
+
+func instanceEvents(previous, s v1.PostgresClusterStatus) []Event {
+	before := map[string]v1.InstanceStatus{}
+	for _, i := range previous.Instances {
+		before[i.Name] = i
+	}
+	var events []Event
+	for _, i := range s.Instances {
+		was, known := before[i.Name]
+		switch {
+		case i.Ready && !was.Ready:
+			events = append(events, Event{Reason: v1.ReasonInstanceReady, Action: "Observe", Message: fmt.Sprintf("%s is ready as %s", i.Name, i.Role)})
+		case known && was.Ready && !i.Ready:
+			message := i.Name + " is not ready any more"
+			if i.Message != "" {
+				message += ": " + i.Message
+			}
+			events = append(events, Event{Warning: true, Reason: v1.ReasonInstancesNotReady, Action: "Observe", Message: message})
+		}
+	}
+	return events
+}
+
+// volumeEvents say which volumes are kept, when an instance or the cluster goes.
+func volumeEvents(in Input) []Event {
+	var kept []facts.Volume
+	switch action := in.Decision.Action.(type) {
+	case plan.RemoveInstance:
+		if v, ok := in.Facts.Volume(action.Instance); ok && !action.DeleteVolume {
+			kept = append(kept, v)
+		}
+	case plan.RemoveInstances, plan.Release:
+		if in.Facts.KeepVolumes && (in.Previous.Phase != v1.PhaseDeleting) {
+			kept = in.Facts.Volumes
+		}
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	names := make([]string, 0, len(kept))
+	for _, v := range kept {
+		names = append(names, naming.DataVolume(v.Instance))
+	}
+	return []Event{{
+		Reason: v1.ReasonVolumeRetained, Action: "Delete",
+		Message: "Kept, with their data, as spec.deletion.volumes says: PersistentVolumeClaim " + strings.Join(names, ", ") +
+			". A cluster or instance of the same name takes them over; delete them to be rid of the data",
+	}}
+}

@@ -1,0 +1,190 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/naming"
+	"github.com/pgsteward/pgsteward/internal/plan"
+)
+
+const (
+	// unheardGrace is for how long an agent may be silent before that is a problem of its own.
+	unheardGrace = 30 * time.Second
+	// notServingGrace is for how long a cluster may have no serving primary before its phase is Failed although no problem is
+	// known.
+	notServingGrace = time.Minute
+	// maxMessage bounds a condition's message (the API allows 32768).
+	maxMessage = 1024
+)
+
+// Input is what a status is computed from.
+type Input struct {
+	Facts    facts.Cluster
+	Decision plan.Decision
+	// Problems are those of this pass beside the facts': what the API server refused.
+	Problems []facts.Problem
+	Previous v1.PostgresClusterStatus
+}
+
+// Compute returns the new status.
+func Compute(in Input) v1.PostgresClusterStatus {
+	f := &in.Facts
+	s := v1.PostgresClusterStatus{
+		ObservedGeneration: f.Generation,
+		Version:            in.Previous.Version,
+		SystemIdentifier:   f.SystemIdentifier,
+		CurrentPrimary:     f.Holder,
+		Replicas:           int32(len(f.Instances)), //nolint:gosec // at most a few dozen
+		Selector:           selector(f.Name),
+		Conditions:         slices.Clone(in.Previous.Conditions),
+	}
+	if f.Holder != "" {
+		s.PrimaryHost = naming.ServiceHost(naming.ServiceRW(f.Name), f.Namespace)
+	}
+	for _, i := range f.Instances {
+		instance := instanceStatus(f, i, in.Previous)
+		s.Instances = append(s.Instances, instance)
+		if instance.Ready {
+			s.ReadyReplicas++
+		}
+		switch {
+		case i.Name == f.Holder:
+			if instance.Version != "" {
+				s.Version = instance.Version
+			}
+		case instance.Role == v1.RoleStandby:
+			s.ReplicaHosts = append(s.ReplicaHosts, naming.InstanceHost(f.Name, f.Namespace, i.Name))
+		}
+	}
+	conditions(in, &s)
+	s.Phase = phase(in, &s)
+	return s
+}
+
+// conditions sets Ready, Progressing and Degraded.
+func conditions(in Input, s *v1.PostgresClusterStatus) {
+	f, d := &in.Facts, &in.Decision
+	found := problems(in)
+	ready := metav1.Condition{Type: v1.ConditionReady, Status: metav1.ConditionFalse, Reason: d.Reason, Message: d.Message}
+	switch {
+	case len(found) > 0 && d.Rule != "done":
+		ready.Reason, ready.Message = found[0].Reason, joinMessages(found)
+	case d.Rule == "done" && len(in.Problems) == 0:
+		ready.Status, ready.Reason = metav1.ConditionTrue, v1.ReasonReady
+	case len(found) > 0:
+		ready.Reason, ready.Message = found[0].Reason, joinMessages(found)
+	}
+	progressing := metav1.Condition{Type: v1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: d.Reason, Message: d.Message}
+	if d.Rule == "done" {
+		progressing.Status, progressing.Reason = metav1.ConditionFalse, v1.ReasonReconciled
+	}
+	degraded := metav1.Condition{Type: v1.ConditionDegraded, Status: metav1.ConditionFalse, Reason: v1.ReasonHealthy, Message: "No problem is known"}
+	if len(found) > 0 {
+		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, found[0].Reason, joinMessages(found)
+	}
+	for _, c := range []metav1.Condition{ready, progressing, degraded} {
+		c.ObservedGeneration = f.Generation
+		c.LastTransitionTime = metav1.NewTime(f.Now)
+		apimeta.SetStatusCondition(&s.Conditions, c)
+	}
+}
+
+// phase is one word for it all.
+func phase(in Input, s *v1.PostgresClusterStatus) v1.Phase {
+	f := &in.Facts
+	ready := apimeta.FindStatusCondition(s.Conditions, v1.ConditionReady)
+	primary, exists := f.Instance(f.Holder)
+	serves := exists && primary.Ready()
+	creating := in.Previous.Phase == "" || in.Previous.Phase == v1.PhaseCreating || s.Version == ""
+	switch {
+	case f.Deleting:
+		return v1.PhaseDeleting
+	case ready.Status == metav1.ConditionTrue:
+		return v1.PhaseRunning
+	case !serves && apimeta.IsStatusConditionTrue(s.Conditions, v1.ConditionDegraded):
+		return v1.PhaseFailed
+	case creating:
+		return v1.PhaseCreating
+	case !serves && f.Now.Sub(ready.LastTransitionTime.Time) > notServingGrace:
+		return v1.PhaseFailed
+	default:
+		return v1.PhaseRunning
+	}
+}
+
+// problems are all that is known to be wrong, the most fundamental first.
+func problems(in Input) []facts.Problem {
+	f := &in.Facts
+	all := slices.Concat(in.Problems, f.Problems)
+	for _, i := range f.Instances {
+		if p := i.Problem(); p != nil {
+			all = append(all, *p)
+		} else if i.UnheardFor > unheardGrace && i.Pod != nil && !i.Pod.Deleting {
+			all = append(all, facts.Problem{
+				Reason:  v1.ReasonAgentUnreachable,
+				Message: fmt.Sprintf("The operator cannot reach the agent of %s (port %d of Pod %s): is there a NetworkPolicy in between?", i.Name, naming.PortAgent, i.Pod.Name),
+			})
+		}
+	}
+	return all
+}
+
+// joinMessages is one message for all problems.
+func joinMessages(all []facts.Problem) string {
+	var messages []string
+	for _, p := range all {
+		if !slices.Contains(messages, p.Message) {
+			messages = append(messages, p.Message)
+		}
+	}
+	text := strings.Join(messages, "; ")
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "") + " …"
+	}
+	return text
+}
+
+// instanceStatus is one instance. What an agent that is not heard said before stays, but for its state.
+func instanceStatus(f *facts.Cluster, i facts.Instance, previous v1.PostgresClusterStatus) v1.InstanceStatus {
+	s := v1.InstanceStatus{Name: i.Name, State: "Pending", Ready: i.Ready()}
+	if p := i.Problem(); p != nil {
+		s.Message = strings.ToValidUTF8(p.Message[:min(len(p.Message), maxMessage)], "")
+	}
+	if i.Pod == nil {
+		return s
+	}
+	s.Node = i.Pod.Node
+	before := slices.IndexFunc(previous.Instances, func(p v1.InstanceStatus) bool { return p.Name == i.Name })
+	report, known := i.Report.Get()
+	switch {
+	case known:
+		s.Role = v1.Role(report.Role)
+		s.State = string(report.State)
+		s.Version = report.ServerVersion
+		s.Timeline = report.Timeline
+		s.LSN = report.LSN
+		s.LagBytes = report.LagBytes
+		s.PendingRestart = report.PendingRestart
+	case before >= 0 && i.Pod.Node != "":
+		last := previous.Instances[before]
+		s.Role, s.Version, s.Timeline, s.LSN, s.LagBytes = last.Role, last.Version, last.Timeline, last.LSN, last.LagBytes
+		s.PendingRestart, s.State = last.PendingRestart, last.State
+		if i.UnheardFor > unheardGrace || !i.Pod.Ready {
+			s.State = "Unknown"
+		}
+	}
+	return s
+}
+
+// selector is the scale subresource's: that of the instances' Pods.
+func selector(cluster string) string {
+	return metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: naming.ClusterSelector(cluster)})
+}
