@@ -64,7 +64,7 @@ func containerProblem(pod *corev1.Pod) *facts.Problem {
 		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
 			return &facts.Problem{
 				Reason:  v1.ReasonImagePullFailed,
-				Message: fmt.Sprintf("Pod %s: the image %q of container %s cannot be pulled (%s): correct spec.image or make it available. %s", pod.Name, status.Image, status.Name, waiting.Reason, waiting.Message),
+				Message: fmt.Sprintf("Pod %s: the image %q of container %s cannot be pulled; correct spec.image or make it available: %s", pod.Name, status.Image, status.Name, pullError(waiting.Message)),
 			}
 		case "CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError":
 			return &facts.Problem{
@@ -74,6 +74,14 @@ func containerProblem(pod *corev1.Pod) *facts.Problem {
 		}
 	}
 	return nil
+}
+
+// pullError is the error alone: while the kubelet backs off it repeats it behind words of its own.
+func pullError(message string) string {
+	if _, cause, ok := strings.Cut(message, "ErrImagePull: "); ok {
+		return cause
+	}
+	return message
 }
 
 // lastWords is how the container ended the last time.

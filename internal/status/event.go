@@ -40,7 +40,7 @@ func conditionEvents(previous, s v1.PostgresClusterStatus) []Event {
 	}
 	progressing := apimeta.FindStatusCondition(s.Conditions, v1.ConditionProgressing)
 	if before := apimeta.FindStatusCondition(previous.Conditions, v1.ConditionProgressing); progressing.Status == metav1.ConditionTrue && isStep(progressing.Reason) &&
-		(before == nil || before.Reason != progressing.Reason || before.Message != progressing.Message) {
+		(before == nil || before.Reason != progressing.Reason || (before.Message != progressing.Message && progressing.Reason != v1.ReasonDeleting)) {
 		events = append(events, Event{Reason: progressing.Reason, Action: "Reconcile", Message: progressing.Message})
 	}
 	ready := apimeta.FindStatusCondition(s.Conditions, v1.ConditionReady)

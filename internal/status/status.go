@@ -120,21 +120,46 @@ func phase(in Input, s *v1.PostgresClusterStatus) v1.Phase {
 	}
 }
 
-// problems are all that is known to be wrong, the most fundamental first.
+// problems are all that is known to be wrong, the most fundamental first. Instances with the same trouble are told together.
 func problems(in Input) []facts.Problem {
 	f := &in.Facts
 	all := slices.Concat(in.Problems, f.Problems)
+	var reasons []string
+	first, others := map[string]facts.Problem{}, map[string][]string{}
 	for _, i := range f.Instances {
-		if p := i.Problem(); p != nil {
-			all = append(all, *p)
-		} else if i.UnheardFor > unheardGrace && i.Pod != nil && !i.Pod.Deleting {
-			all = append(all, facts.Problem{
-				Reason:  v1.ReasonAgentUnreachable,
-				Message: fmt.Sprintf("The operator cannot reach the agent of %s (port %d of Pod %s): is there a NetworkPolicy in between?", i.Name, naming.PortAgent, i.Pod.Name),
-			})
+		p := instanceProblem(i)
+		if p == nil {
+			continue
 		}
+		if _, told := first[p.Reason]; told {
+			others[p.Reason] = append(others[p.Reason], i.Name)
+			continue
+		}
+		reasons = append(reasons, p.Reason)
+		first[p.Reason] = *p
+	}
+	for _, reason := range reasons {
+		p := first[reason]
+		if names := others[reason]; len(names) > 0 {
+			p.Message += " (likewise " + strings.Join(names, ", ") + ")"
+		}
+		all = append(all, p)
 	}
 	return all
+}
+
+// instanceProblem is what is wrong with the instance; that its agent is silent is a problem only if nothing else is known.
+func instanceProblem(i facts.Instance) *facts.Problem {
+	if p := i.Problem(); p != nil {
+		return p
+	}
+	if i.UnheardFor <= unheardGrace || i.Pod == nil || i.Pod.Deleting {
+		return nil
+	}
+	return &facts.Problem{
+		Reason:  v1.ReasonAgentUnreachable,
+		Message: fmt.Sprintf("The operator cannot reach the agent of %s (port %d of Pod %s): is there a NetworkPolicy in between?", i.Name, naming.PortAgent, i.Pod.Name),
+	}
 }
 
 // joinMessages is one message for all problems.
@@ -177,7 +202,7 @@ func instanceStatus(f *facts.Cluster, i facts.Instance, previous v1.PostgresClus
 		last := previous.Instances[before]
 		s.Role, s.Version, s.Timeline, s.LSN, s.LagBytes = last.Role, last.Version, last.Timeline, last.LSN, last.LagBytes
 		s.PendingRestart, s.State = last.PendingRestart, last.State
-		if i.UnheardFor > unheardGrace || !i.Pod.Ready {
+		if last.State != "Pending" && (i.UnheardFor > unheardGrace || !i.Pod.Ready) {
 			s.State = "Unknown"
 		}
 	}
