@@ -7,9 +7,12 @@ cd "$ROOT"
 : "${VERSION:?}" "${RELEASED:?}" "${OPERATOR_IMAGE:?}"
 CSV=bundle/manifests/pgsteward.clusterserviceversion.yaml
 
+# quietly CMD...: what it says is shown only when it fails
+quietly() { "$@" 2>"$work/log" || { cat "$work/log" >&2; return 1; }; }
+
 # The CSV's base takes over what the types say of themselves.
 update_base() {
-  "$BIN/operator-sdk" generate kustomize manifests --quiet --interactive=false --apis-dir apis --package pgsteward
+  quietly "$BIN/operator-sdk" generate kustomize manifests --quiet --interactive=false --apis-dir apis --package pgsteward
 }
 
 generate() {
@@ -17,7 +20,7 @@ generate() {
   hack/deploy/render.sh manifests >"$work/manifests.yaml"
   # It reads from a pipe, not from a file.
   # shellcheck disable=SC2002
-  cat "$work/manifests.yaml" | "$BIN/operator-sdk" generate bundle --quiet --overwrite --package pgsteward --version "$VERSION" \
+  cat "$work/manifests.yaml" | quietly "$BIN/operator-sdk" generate bundle --quiet --overwrite --package pgsteward --version "$VERSION" \
     --channels candidate,stable --default-channel stable
 }
 
