@@ -8,9 +8,10 @@ set -euo pipefail
 CRD=postgresclusters.pgsteward.io
 TIMEOUT=${TIMEOUT:-180}
 
-# clusters: namespace/name of every PostgresCluster
+# clusters: namespace/name of every PostgresCluster; fails when that cannot be said
 clusters() {
-  kubectl get crd "$CRD" >/dev/null 2>&1 || return 0
+  local crd; crd=$(kubectl get crd "$CRD" --ignore-not-found -o name) || return 1
+  [ -n "$crd" ] || return 0
   kubectl get "$CRD" -A -o jsonpath='{range .items[*]}{.metadata.namespace}/{.metadata.name}{"\n"}{end}'
 }
 
@@ -32,7 +33,7 @@ render() {
 
 main() {
   use_cluster
-  local found; found=$(clusters)
+  local found; found=$(clusters) || die "cannot see whether there are PostgresClusters: nothing was removed"
   if [ -n "$found" ]; then
     [ "${FORCE:-}" = 1 ] ||
       die "there are PostgresClusters, and removing the CRD would delete them: ${found//$'\n'/ }; delete them first, or use FORCE=1"
