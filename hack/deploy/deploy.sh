@@ -14,6 +14,15 @@ load_images() {
   set +a
 }
 
+# missing_majors: those that were not built
+missing_majors() {
+  local major name
+  for major in 15 16 17 18; do
+    name=POSTGRES_${major}_IMAGE
+    [ -n "${!name:-}" ] || printf ' %s' "$major"
+  done
+}
+
 # apply_manifests: CRDs first, since what follows may need them
 apply_manifests() {
   local manifests=$1
@@ -47,6 +56,8 @@ explain() {
 main() {
   load_images
   use_cluster
+  local missing; missing=$(missing_majors)
+  [ -z "$missing" ] || say "no image of PostgreSQL$missing: clusters of that version must name one (make images builds all)"
   manifests=$(mktemp)
   trap 'rm -f "$manifests" "$manifests.log"' EXIT
   "$ROOT/hack/deploy/render.sh" default >"$manifests"

@@ -1,7 +1,7 @@
 # lib.sh - sourced by deploy.sh and undeploy.sh, after env.sh: the cluster they talk to.
 # shellcheck shell=bash
-NAMESPACE=pgsteward-system
-DEPLOYMENT=pgsteward-manager
+# shellcheck disable=SC2034 # used by those who source this file
+NAMESPACE=pgsteward-system DEPLOYMENT=pgsteward-manager
 
 # kubectl: ours if the local cluster has been built, else the user's. A single request is bounded.
 kubectl() {

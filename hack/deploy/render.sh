@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # render.sh FOLDER - prints the manifests of a kustomize folder under config/ with these images, given by the environment:
 #   OPERATOR_IMAGE, POSTGRES_15_IMAGE, POSTGRES_16_IMAGE, POSTGRES_17_IMAGE, POSTGRES_18_IMAGE
+# A major without an image can be used only by clusters that name one.
 set -euo pipefail
 . "$(dirname "$0")/../env.sh"
 
@@ -34,7 +35,7 @@ patches:
 END
   for major in "${MAJORS[@]}"; do
     image=POSTGRES_${major}_IMAGE
-    printf '            - name: RELATED_IMAGE_POSTGRES_%s\n              value: %s\n' "$major" "${!image}"
+    printf '            - name: RELATED_IMAGE_POSTGRES_%s\n              value: "%s"\n' "$major" "${!image:-}"
   done
   [ "$1" != manifests ] || container_image
 }
@@ -51,18 +52,9 @@ container_image() {
 END
 }
 
-# require_images: one line that names what is missing
-require_images() {
-  local name
-  for name in OPERATOR_IMAGE "${MAJORS[@]}"; do
-    [ "$name" = OPERATOR_IMAGE ] || name=POSTGRES_${name}_IMAGE
-    [ -n "${!name:-}" ] || die "no image given: $name is not set (make images writes bin/images.env)"
-  done
-}
-
 main() {
   if [ $# != 1 ] || [ ! -f "$ROOT/config/$1/kustomization.yaml" ]; then die "usage: render.sh default|manifests"; fi
-  require_images
+  [ -n "${OPERATOR_IMAGE:-}" ] || die "no image given: OPERATOR_IMAGE is not set (make images writes bin/images.env)"
   [ -x "$BIN/kustomize" ] || "$ROOT/hack/tools/build.sh" kube
   # kustomize takes relative folders only, so the overlay lies in the tree: in bin/, which git ignores.
   work=$(mktemp -d "$BIN/render.XXXXXX")

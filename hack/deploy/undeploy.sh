@@ -24,13 +24,6 @@ delete_clusters() {
   done <<<"$1"
 }
 
-# render: the manifests; which images they name does not matter for deleting them
-render() {
-  local image=none
-  OPERATOR_IMAGE=$image POSTGRES_15_IMAGE=$image POSTGRES_16_IMAGE=$image POSTGRES_17_IMAGE=$image POSTGRES_18_IMAGE=$image \
-    "$ROOT/hack/deploy/render.sh" default
-}
-
 main() {
   use_cluster
   local found; found=$(clusters) || die "cannot see whether there are PostgresClusters: nothing was removed"
@@ -39,7 +32,7 @@ main() {
       die "there are PostgresClusters, and removing the CRD would delete them: ${found//$'\n'/ }; delete them first, or use FORCE=1"
     delete_clusters "$found"
   fi
-  render | REQUEST_TIMEOUT=0 kubectl delete --ignore-not-found --timeout="${TIMEOUT}s" -f - >/dev/null ||
+  OPERATOR_IMAGE=none "$ROOT/hack/deploy/render.sh" default | REQUEST_TIMEOUT=0 kubectl delete --ignore-not-found --timeout="${TIMEOUT}s" -f - >/dev/null ||
     die "not everything is gone after $TIMEOUT s"
   say "the operator is removed"
 }
