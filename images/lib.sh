@@ -7,17 +7,21 @@ RESULTS=$BIN/images.env # what deploy scripts and tests read
 # shellcheck disable=SC2034
 STORE=$CACHE/images # what was built, one folder each
 
-# need COMMAND PACKAGE...: installs Debian packages if the command is missing
-need() {
-  local command=$1; shift
-  command -v "$command" >/dev/null && return
-  # shellcheck disable=SC2015 # die does not return
-  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || die "$command is missing: install $* (or run as root on Debian or Ubuntu)"
+# tools: mkimage and crane, into bin/
+tools() { "$ROOT/hack/tools/build.sh" image; }
+
+# add_packages PACKAGE...: Debian packages
+add_packages() {
+  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq)
+  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then die "install $*, or run as root on Debian or Ubuntu"; fi
   say "installing $*"
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null ||
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null; } ||
-    die "cannot install $*"
+  "${apt[@]}" install -y --no-install-recommends "$@" >/dev/null || {
+    "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "$@" >/dev/null
+  } || die "cannot install $*"
 }
+
+# need COMMAND PACKAGE...: installs the packages if the command is missing
+need() { command -v "$1" >/dev/null || add_packages "${@:2}"; }
 
 # short_hash: 12 hex digits of what comes in
 short_hash() { sha256sum | cut -c1-12; }

@@ -82,6 +82,7 @@ make_image() {
 
 build() {
   local major suite kind package sha512
+  tools
   mkdir -p "$STORE"
   exec 8>"$STORE/.operand.lock"
   flock 8 # one build at a time; the second one finds everything made
@@ -107,6 +108,7 @@ path() {
 
 push() {
   local major dir digest ref
+  tools
   for major; do
     dir=$(dirname "$(path "$major")")
     digest=$(cat "$dir/digest")

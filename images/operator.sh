@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# operator.sh build|push|path VERSION - the operator's image: one static binary on nothing, with certificate authorities and a user.
+# build makes it in the cache if the program changed; push gives it to the registry, unless that has it, and writes the
+# reference to bin/images.env; path prints where the image's tarball is.
+set -euo pipefail
+. "$(dirname "$0")/../hack/env.sh"
+. "$(dirname "$0")/lib.sh"
+MODULE=github.com/pgsteward/pgsteward
+ARCH=${ARCH:-amd64}
+KEEP=5 # images of earlier programs that stay in the cache
+PROGRAM=$STORE/operator/pgsteward
+CERTIFICATES=/etc/ssl/certs/ca-certificates.crt
+
+# The same sources give the same program: no paths, no commit, no time in it.
+compile() {
+  (cd "$ROOT" && CGO_ENABLED=0 GOOS=linux GOARCH=$ARCH go build -trimpath -buildvcs=false \
+    -ldflags "-s -w -X $MODULE/internal/cmd.version=$VERSION" -o "$PROGRAM" .) || die "the operator does not build"
+}
+
+image_dir() { echo "$STORE/operator/$(cat "$PROGRAM" "$CERTIFICATES" "$ROOT/images/operator.sh" | short_hash)"; }
+
+assemble() {
+  local dir=$1
+  mkdir -p "$dir.partial"
+  echo 'nonroot:x:65532:65532:nonroot:/:/sbin/nologin' >"$dir.partial/passwd"
+  chmod 644 "$dir.partial/passwd"
+  "$BIN/mkimage" -arch "$ARCH" -user 65532:65532 -workdir / -entrypoint /pgsteward \
+    -add "$PROGRAM=/pgsteward" -add "$dir.partial/passwd=/etc/passwd" -add "$CERTIFICATES=/etc/ssl/certs/ca-certificates.crt" \
+    -label org.opencontainers.image.title=pgsteward \
+    -label org.opencontainers.image.version="$VERSION" \
+    -label org.opencontainers.image.source="$SOURCE" \
+    -label org.opencontainers.image.licenses=Apache-2.0 \
+    -label org.opencontainers.image.description="A Kubernetes operator for PostgreSQL" \
+    -tag "pgsteward:$VERSION" -o "$dir.partial/image.tar" >"$dir.partial/digest"
+  mv "$dir.partial" "$dir"
+}
+
+# forget removes the images of all but the last few programs.
+forget() {
+  local old
+  while read -r old; do rm -rf "$old"; done < <(find "$STORE/operator" -mindepth 1 -maxdepth 1 -type d -printf "%T@ %p\n" |
+    sort -rn | cut -d" " -f2- | tail -n +$((KEEP + 1)))
+}
+
+build() {
+  local dir
+  [ -s "$CERTIFICATES" ] || add_packages ca-certificates
+  mkdir -p "$STORE/operator"
+  compile
+  dir=$(image_dir)
+  if [ -d "$dir" ]; then touch "$dir"; return; fi
+  tools
+  say "assembling the operator's image"
+  rm -rf "$dir.partial"
+  assemble "$dir"
+  forget
+}
+
+path() {
+  local dir
+  dir=$(image_dir 2>/dev/null)
+  [ -d "${dir:-}" ] || die "the operator's image is not built: images/operator.sh build $VERSION"
+  echo "$dir/image.tar"
+}
+
+push() {
+  local tarball digest ref
+  tarball=$(path)
+  digest=$(cat "$(dirname "$tarball")/digest")
+  ref=$REGISTRY/pgsteward:$VERSION-${digest:7:12}
+  tools
+  push_once "$ref" "$tarball"
+  record "OPERATOR_IMAGE=$ref"
+}
+
+action=${1:-} VERSION=${2:-}
+[ -n "$VERSION" ] || die "usage: operator.sh build|push|path VERSION"
+case $action in build | push | path) "$action" ;; *) die "usage: operator.sh build|push|path VERSION" ;; esac
