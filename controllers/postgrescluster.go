@@ -101,6 +101,7 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 	}
 	input := build.Input{
 		Cluster: c, Members: d.Members, Bootstrap: d.Bootstrap, SystemIdentifier: o.Facts.SystemIdentifier,
+		Volumes:     o.Facts.Volumes,
 		Credentials: secrets, Settings: r.Settings,
 	}
 	errs := []error{r.Writer.Objects(ctx, c, o.Objects, build.Objects(input))}

@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/credential"
+	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/plan"
 )
@@ -34,6 +35,8 @@ type Input struct {
 	Bootstrap string
 	// SystemIdentifier is empty while it is not known.
 	SystemIdentifier string
+	// Volumes are the volumes that exist: what cannot be changed of them is left as it is.
+	Volumes []facts.Volume
 	Credentials      credential.Set
 	Settings         Settings
 }

@@ -1,11 +1,14 @@
 package build
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/plan"
 )
@@ -25,11 +28,15 @@ func StorageSize(c *v1.PostgresCluster) resource.Quantity {
 // obeys the deletion policy even while the operator is down. Its annotations say whose data it has.
 func dataVolume(in Input, m plan.Member) Object {
 	c := in.Cluster
+	size, class := StorageSize(c), c.Spec.Storage.StorageClassName
+	if i := slices.IndexFunc(in.Volumes, func(v facts.Volume) bool { return v.Instance == m.Name }); i >= 0 {
+		size, class = unchangeable(in.Volumes[i], size, class)
+	}
 	spec := coreac.PersistentVolumeClaimSpec().
 		WithAccessModes(corev1.ReadWriteOnce).
 		WithResources(coreac.VolumeResourceRequirements().
-			WithRequests(corev1.ResourceList{corev1.ResourceStorage: StorageSize(c)}))
-	if class := c.Spec.Storage.StorageClassName; class != nil {
+			WithRequests(corev1.ResourceList{corev1.ResourceStorage: size}))
+	if class != nil {
 		spec.WithStorageClassName(*class)
 	}
 	claim := coreac.PersistentVolumeClaim(naming.DataVolume(m.Name), c.Namespace).
@@ -45,4 +52,16 @@ func dataVolume(in Input, m plan.Member) Object {
 		claim.WithOwnerReferences(ownerReference(c))
 	}
 	return claim
+}
+
+// unchangeable keeps what Kubernetes does not let anybody change of a claim: its class once it has one, and a size that is
+// larger than the wanted one (a retained volume may be).
+func unchangeable(have facts.Volume, size resource.Quantity, class *string) (resource.Quantity, *string) {
+	if have.Bytes > size.Value() {
+		size = *resource.NewQuantity(have.Bytes, resource.BinarySI)
+	}
+	if have.Class != "" {
+		class = &have.Class
+	}
+	return size, class
 }

@@ -64,7 +64,7 @@ type Cluster struct {
 
 // Storage is the volume that the spec wants for each instance.
 type Storage struct {
-	// Class is the storage class's name; empty for the default class.
+	// Class is the storage class's name, that of the default class if the spec names none; empty if there is no default.
 	Class string
 	// Bytes is the size.
 	Bytes int64

@@ -10,9 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
@@ -127,44 +125,44 @@ func refusalReason(message string) string {
 	}
 }
 
-// storageProblems are volumes that cannot be bound because their storage class does not exist.
-func (r *Reader) storageProblems(ctx context.Context, f facts.Cluster) ([]facts.Problem, error) {
-	waiting := slices.IndexFunc(f.Volumes, func(v facts.Volume) bool { return !v.Bound && !v.Deleting })
-	if waiting < 0 || f.Deleting {
-		return nil, nil
-	}
-	volume := f.Volumes[waiting]
-	if volume.Class == "" {
-		return r.defaultClassProblem(ctx, volume)
-	}
-	class := &storagev1.StorageClass{}
-	err := r.Cache.Get(ctx, types.NamespacedName{Name: volume.Class}, class)
-	if apierrors.IsNotFound(err) {
-		return []facts.Problem{{
-			Reason:  v1.ReasonStorageClassNotFound,
-			Message: fmt.Sprintf("spec.storage.storageClassName: there is no StorageClass %q; name one that exists or create it", volume.Class),
-		}}, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading StorageClass %s: %w", volume.Class, err)
-	}
-	return nil, nil
-}
-
-// defaultClassProblem says that a volume waits for a default storage class that does not exist.
-func (r *Reader) defaultClassProblem(ctx context.Context, volume facts.Volume) ([]facts.Problem, error) {
+// storageClass is the class that new volumes get: the spec's, else the default one, and what is wrong with that if a volume
+// waits for it.
+func (r *Reader) storageClass(ctx context.Context, wanted *string, volumes []facts.Volume) (string, []facts.Problem, error) {
 	classes := &storagev1.StorageClassList{}
 	if err := r.Cache.List(ctx, classes); err != nil {
-		return nil, fmt.Errorf("listing StorageClasses: %w", err)
+		return "", nil, fmt.Errorf("listing StorageClasses: %w", err)
 	}
-	isDefault := func(class storagev1.StorageClass) bool {
-		return class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true"
+	name := defaultClass(classes.Items)
+	if wanted != nil {
+		name = *wanted
 	}
-	if slices.ContainsFunc(classes.Items, isDefault) {
-		return nil, nil
+	waits := slices.ContainsFunc(volumes, func(v facts.Volume) bool { return !v.Bound && !v.Deleting })
+	exists := slices.ContainsFunc(classes.Items, func(c storagev1.StorageClass) bool { return c.Name == name })
+	switch {
+	case exists || !waits:
+		return name, nil, nil
+	case name == "":
+		return name, []facts.Problem{{
+			Reason:  v1.ReasonStorageClassNotFound,
+			Message: "spec.storage.storageClassName: none is named and there is no default StorageClass; name one",
+		}}, nil
+	default:
+		return name, []facts.Problem{{
+			Reason:  v1.ReasonStorageClassNotFound,
+			Message: fmt.Sprintf("spec.storage.storageClassName: there is no StorageClass %q; name one that exists or create it", name),
+		}}, nil
 	}
-	return []facts.Problem{{
-		Reason:  v1.ReasonStorageClassNotFound,
-		Message: fmt.Sprintf("The volume of %s names no StorageClass and there is no default one: set spec.storage.storageClassName", volume.Instance),
-	}}, nil
+}
+
+// defaultClass is the newest of the default classes, as Kubernetes chooses; empty if there is none
+// (https://kubernetes.io/docs/concepts/storage/storage-classes/#default-storageclass).
+func defaultClass(classes []storagev1.StorageClass) string {
+	newest := storagev1.StorageClass{}
+	for _, class := range classes {
+		if class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" &&
+			(newest.Name == "" || newest.CreationTimestamp.Before(&class.CreationTimestamp)) {
+			newest = class
+		}
+	}
+	return newest.Name
 }

@@ -79,9 +79,6 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 		Volumes:     volumes(objects, c.Name),
 		Leftovers:   leftovers(objects, c),
 	}
-	if class := c.Spec.Storage.StorageClassName; class != nil {
-		f.Storage.Class = *class
-	}
 	if f.Instances, err = r.instances(ctx, c, objects, o.Credentials); err != nil {
 		return Observation{}, err
 	}
@@ -94,7 +91,7 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 		f.SystemIdentifier = cmp.Or(f.SystemIdentifier, lease.Annotations[naming.AnnotationSystemIdentifier])
 	}
 	f.SystemIdentifier = cmp.Or(f.SystemIdentifier, systemOfVolumes(f.Volumes))
-	if f.Problems, err = r.storageProblems(ctx, f); err != nil {
+	if f.Storage.Class, f.Problems, err = r.storageClass(ctx, c.Spec.Storage.StorageClassName, f.Volumes); err != nil {
 		return Observation{}, err
 	}
 	o.Facts = f

@@ -83,7 +83,8 @@ func replaceVolume(f *facts.Cluster) (Decision, bool) {
 		if v.Bound || v.Deleting {
 			continue
 		}
-		classDiffers := v.Class != f.Storage.Class && f.Storage.Class != ""
+		// a claim without a class gets the default one from Kubernetes itself, as soon as there is one
+		classDiffers := v.Class != "" && f.Storage.Class != "" && v.Class != f.Storage.Class
 		if !classDiffers && v.Bytes == f.Storage.Bytes {
 			continue
 		}
