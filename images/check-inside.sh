@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2317,SC2086 # the functions are called by try; our paths have no spaces
+# shellcheck shell=bash disable=SC2317,SC2086,SC2046 # the functions are called by try; our paths have no spaces
 # check-inside.sh MAJOR - run by check.sh in an image: a primary and a standby by the agent's own steps.
 set -u
 major=$1
@@ -37,7 +37,7 @@ first_on_path() { case $(command -v postgres) in /usr/lib/postgresql/"$major"/bi
 programs() {
   local p missing=
   for p in initdb pg_ctl postgres psql pg_basebackup pg_dump pg_dumpall pg_restore pg_isready pg_controldata \
-    pg_receivewal pgbench vacuumdb reindexdb createdb pgbackrest openssl; do
+    pg_receivewal pgbench vacuumdb reindexdb createdb; do
     command -v "$p" >/dev/null && "$p" --version >/dev/null || missing+=" $p"
   done
   # PostgreSQL 16 here is built from a package that lacks them
@@ -103,14 +103,14 @@ rewind() { pg_ctl -D $standby -m fast -w stop && pg_rewind --dry-run --target-pg
 stop() { pg_ctl -D $data -m fast -w -t 30 stop; }
 checksums() { pg_checksums -D $data --check; }
 pgbackrest_runs() {
-  pgbackrest version && mkdir -p /tmp/repo && start $data &&
-    { query "alter system set archive_mode = on" && query "alter system set archive_command = 'pgbackrest --config=/dev/null --log-level-file=off --lock-path=/tmp --spool-path=/tmp --repo1-path=/tmp/repo --stanza=s --pg1-path=$data archive-push %p'"; } &&
-    stop && start $data && pgbackrest_ stanza-create && pgbackrest_ check && pgbackrest_ --type=full --start-fast --repo1-retention-full=1 backup && pgbackrest_ info
+  printf '%s\n' '[global]' repo1-path=/tmp/repo repo1-retention-full=1 lock-path=/tmp spool-path=/tmp log-level-file=off \
+    log-level-console=warn start-fast=y '[s]' pg1-path=$data pg1-socket-path=/run pg1-user=postgres >/tmp/pgbackrest.conf
+  printf '%s\n' 'archive_mode = on' "archive_command = '$(backrest_command) archive-push %p'" >>$data/postgresql.conf
+  mkdir -p /tmp/repo && start $data &&
+    backrest stanza-create && backrest check && backrest --type=full backup && backrest info | grep 'full backup'
 }
-pgbackrest_() {
-  PGHOST='' pgbackrest --config=/dev/null --log-level-file=off --log-level-console=warn --lock-path=/tmp --repo1-path=/tmp/repo \
-    --stanza=s --pg1-path=$data --pg1-socket-path=/run --pg1-user=postgres "$@"
-}
+backrest_command() { echo "pgbackrest --config=/tmp/pgbackrest.conf --stanza=s"; }
+backrest() { env -u PGHOST -u PGPASSWORD -u PGSSLMODE -u PGSSLROOTCERT $(backrest_command) "$@"; }
 
 try "is version $(postgres --version)" version_is_major
 try "is first on PATH" first_on_path
@@ -144,6 +144,6 @@ try "promotes" promote
 [ "$major" != 16 ] || try "stops the standby" pg_ctl -D $standby -m fast -w stop
 try "stops" stop
 [ "$major" = 16 ] || try "pg_checksums" checksums
-try "pgBackRest $(pgbackrest version)" pgbackrest_runs
+try "$(pgbackrest version): archives, backs up" pgbackrest_runs
 pg_ctl -D $data -m immediate stop >/dev/null 2>&1
 exit 0
