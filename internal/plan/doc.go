@@ -9,7 +9,7 @@
 //  3. restart-broken: a Pod that does not work and was made from an older specification is made anew.
 //  4. create: instances are missing.
 //  5. scale-in: there are more instances than wanted: the standby with the highest number goes. Never the primary, and only
-//     while the primary is known and serves, or no instance has ever had data.
+//     while the primary is known and serves, or if the standby is known to be empty.
 //  6. settle: something is not ready yet: wait for it.
 //  7. done: nothing is left to do.
 //

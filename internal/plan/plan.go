@@ -32,8 +32,10 @@ var rules = []rule{
 	{"done", done},
 }
 
-// Decide says what to do. It does not change f.
+// Decide says what to do. It does not change what f refers to, and the order in which things are listed means nothing.
 func Decide(f facts.Cluster) Decision {
+	f.Instances = slices.SortedFunc(slices.Values(f.Instances), func(a, b facts.Instance) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+	f.Volumes = slices.SortedFunc(slices.Values(f.Volumes), func(a, b facts.Volume) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
 	for _, r := range rules {
 		if d, ok := r.decide(&f); ok {
 			d.Rule = r.name
@@ -61,12 +63,14 @@ func deletion(f *facts.Cluster) (Decision, bool) {
 		starting = starting || !i.Deleting
 		if i.Pod != nil {
 			pods = append(pods, i.Pod.Name)
+		} else {
+			pods = append(pods, i.Name)
 		}
 	}
 	switch {
 	case starting:
 		d.Action, d.Message = RemoveInstances{}, "Stopping the instances"
-	case len(f.Instances) > 0 || len(pods) > 0:
+	case len(pods) > 0:
 		d.Message = "Waiting for the instances to stop: " + strings.Join(pods, ", ")
 	case len(f.Leftovers) > 0:
 		d.Action = RemoveRest{DeleteVolumes: !f.KeepVolumes}
@@ -179,16 +183,19 @@ func removable(f *facts.Cluster) (string, *Refusal) {
 		if i.Deleting {
 			continue
 		}
-		if !f.HasData() && f.Holder == "" && i.Ordinal != f.Instances[0].Ordinal {
-			return i.Name, nil // nothing was ever written: only the first instance may become something
-		}
 		if i.Name == f.Holder {
 			continue
+		}
+		if knownEmpty(f, i) && i.Ordinal != f.Instances[0].Ordinal {
+			return i.Name, nil // the first one may be making the cluster's data just now
 		}
 		what := "removing " + i.Name
 		primary, ok := f.Primary()
 		if !ok {
 			return "", &Refusal{What: what, Why: "the primary is not known, so it might have the newest data"}
+		}
+		if primary.Deleting {
+			return "", &Refusal{What: what, Why: "the primary " + primary.Name + " is being deleted, so a standby is needed"}
 		}
 		if !primary.Ready() {
 			return "", &Refusal{What: what, Why: "the primary " + primary.Name + " does not serve, so a standby may be needed"}
@@ -199,6 +206,15 @@ func removable(f *facts.Cluster) (string, *Refusal) {
 		return i.Name, nil
 	}
 	return "", &Refusal{What: "removing an instance", Why: "no standby is left"}
+}
+
+// knownEmpty says whether the instance is known to have no data: its volume was never bound, or its agent says so.
+func knownEmpty(f *facts.Cluster, i facts.Instance) bool {
+	if volume, ok := f.Volume(i.Name); ok && !volume.Bound {
+		return true
+	}
+	report, known := i.Report.Get()
+	return known && !report.HasData
 }
 
 // settle waits for what is not ready.
@@ -214,7 +230,7 @@ func settle(f *facts.Cluster) (Decision, bool) {
 	}
 	var waiting []string
 	for _, i := range f.Instances {
-		if !i.Ready() {
+		if i.Deleting || !i.Ready() {
 			waiting = append(waiting, i.Name)
 		}
 	}

@@ -1,0 +1,95 @@
+package given
+
+import (
+	"time"
+
+	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
+
+// Defaults of a cluster.
+const (
+	Namespace = "demo"
+	System    = "7123456789012345678"
+	GiB       = int64(1) << 30
+)
+
+// Now is the time of the pass, unless At says another.
+var Now = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+
+// ClusterBuilder makes facts.Cluster.
+type ClusterBuilder struct{ f facts.Cluster }
+
+// Cluster begins a cluster that wants three instances of PostgreSQL 16, has no data and no instance.
+func Cluster(name string) *ClusterBuilder {
+	return &ClusterBuilder{f: facts.Cluster{
+		Now: Now, Name: name, Namespace: Namespace, Generation: 1, CreatedAt: Now.Add(-time.Hour),
+		Replicas: 3, Version: "16", Image: "registry.example/postgres:16", KeepVolumes: true,
+		Storage: facts.Storage{Bytes: GiB},
+	}}
+}
+
+// Replicas is how many instances the spec wants.
+func (b *ClusterBuilder) Replicas(n int) *ClusterBuilder { b.f.Replicas = n; return b }
+
+// At is the time of the pass.
+func (b *ClusterBuilder) At(now time.Time) *ClusterBuilder { b.f.Now = now; return b }
+
+// Deleting is a cluster that somebody deletes.
+func (b *ClusterBuilder) Deleting() *ClusterBuilder { b.f.Deleting = true; return b }
+
+// DeletesVolumes is a cluster whose deletion policy keeps no volume.
+func (b *ClusterBuilder) DeletesVolumes() *ClusterBuilder { b.f.KeepVolumes = false; return b }
+
+// HasSystem is a cluster whose PostgreSQL system is known.
+func (b *ClusterBuilder) HasSystem() *ClusterBuilder { b.f.SystemIdentifier = System; return b }
+
+// HeldBy says which instance the Lease names. Member(n).Primary() says it too.
+func (b *ClusterBuilder) HeldBy(ordinal int) *ClusterBuilder {
+	b.f.Holder = naming.Instance(b.f.Name, ordinal)
+	return b
+}
+
+// Storage is what the spec wants for each volume.
+func (b *ClusterBuilder) Storage(class string, bytes int64) *ClusterBuilder {
+	b.f.Storage = facts.Storage{Class: class, Bytes: bytes}
+	return b
+}
+
+// Orphans are Pods whose StatefulSet is gone.
+func (b *ClusterBuilder) Orphans(pods ...string) *ClusterBuilder { b.f.OrphanPods = pods; return b }
+
+// Leftovers are objects that a deletion has still to remove.
+func (b *ClusterBuilder) Leftovers(names ...string) *ClusterBuilder { b.f.Leftovers = names; return b }
+
+// Problem is what observe found wrong with the cluster as a whole.
+func (b *ClusterBuilder) Problem(reason, message string) *ClusterBuilder {
+	b.f.Problems = append(b.f.Problems, facts.Problem{Reason: reason, Message: message})
+	return b
+}
+
+// KeptVolume is a bound volume that has no instance, with data of the system ("" if it is not known whose).
+func (b *ClusterBuilder) KeptVolume(ordinal int, system string) *ClusterBuilder {
+	b.f.Volumes = append(b.f.Volumes, facts.Volume{
+		Instance: naming.Instance(b.f.Name, ordinal), Ordinal: ordinal, Bound: true, Bytes: GiB, SystemIdentifier: system,
+	})
+	return b
+}
+
+// With adds instances, in this order.
+func (b *ClusterBuilder) With(members ...*MemberBuilder) *ClusterBuilder {
+	for _, m := range members {
+		instance, volume := m.build(b.f.Name)
+		b.f.Instances = append(b.f.Instances, instance)
+		if volume != nil {
+			b.f.Volumes = append(b.f.Volumes, *volume)
+		}
+		if m.holds {
+			b.f.Holder = instance.Name
+		}
+	}
+	return b
+}
+
+// Facts are the facts.
+func (b *ClusterBuilder) Facts() facts.Cluster { return b.f }
