@@ -34,7 +34,7 @@ type Data struct {
 
 // Lease is the primary Lease as one agent sees it.
 type Lease struct {
-	// Known is false until the Lease was read, and whenever what was read is too old to be relied on.
+	// Known is false until the Lease was read once. What was read may be old: taking it is compare-and-swap.
 	Known bool
 	// Holder is the recorded holder; empty if there is none.
 	Holder string

@@ -1,0 +1,274 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/pgsteward/pgsteward/internal/agent/conf"
+	"github.com/pgsteward/pgsteward/internal/agent/supervise"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/election"
+	"github.com/pgsteward/pgsteward/internal/naming"
+	"github.com/pgsteward/pgsteward/internal/postgres"
+)
+
+// act does what was decided, as far as one round goes.
+func (a *Agent) act(ctx context.Context, w *world) outcome {
+	a.takeSeed(w)
+	switch action := w.decision.Action; action {
+	case election.Bootstrap, election.RunPrimary, election.Campaign:
+		a.keeper.Hold(true)
+	case election.Wait, election.RunStandby, election.CloneFrom, election.Refuse:
+		a.keeper.Hold(false)
+	}
+	switch w.decision.Action {
+	case election.Bootstrap:
+		return a.bootstrap(ctx, w)
+	case election.RunPrimary:
+		return a.runPrimary(ctx, w)
+	case election.RunStandby:
+		return a.runStandby(ctx, w)
+	case election.CloneFrom:
+		return a.clone(ctx, w, w.decision.Upstream)
+	case election.Refuse:
+		a.server.Stop(supervise.Fast)
+		return outcome{state: agentapi.StateFailed, problem: problem(refusals[w.decision.Problem], w.decision.Reason)}
+	case election.Wait, election.Campaign:
+		return a.wait(w)
+	}
+	return outcome{}
+}
+
+var refusals = map[election.Problem]string{
+	election.SystemMismatch: reasonSystem, election.DataLost: reasonDataLost, election.MembersSilent: reasonNoPrimary,
+}
+
+// wait runs nothing that may write; a standby goes on.
+func (a *Agent) wait(w *world) outcome {
+	if w.server.Writable {
+		a.server.Stop(supervise.Fast)
+	}
+	result := a.serverOutcome(w)
+	result.notReady = w.decision.Reason
+	if reason, ok := refusals[w.decision.Problem]; ok {
+		result.problem = problem(reason, w.decision.Reason)
+	}
+	return result
+}
+
+// bootstrap makes a new PostgreSQL system, once the lease is held.
+func (a *Agent) bootstrap(ctx context.Context, w *world) outcome {
+	if !a.fresh(w) {
+		return outcome{state: agentapi.StateWaiting, notReady: "taking the lease", problem: a.leaseProblem(w)}
+	}
+	if a.seed.isSettled() && !w.now.Before(a.clones.next) {
+		a.log.Info("Making a new PostgreSQL system")
+		seeder := a.seeder
+		a.seed = a.begin(ctx, "initdb", seeder.InitDB)
+	}
+	return a.seedOutcome(agentapi.RolePrimary, "a new PostgreSQL system is being made")
+}
+
+// takeSeed takes note of a seed that has ended.
+func (a *Agent) takeSeed(w *world) {
+	err, isNew := a.seed.result()
+	if !isNew {
+		return
+	}
+	a.conf.Forget()
+	if err != nil {
+		a.clones.failed(w.now, err.Error())
+		a.log.Warn("Making the data failed", "attempts", a.clones.failures, "error", err)
+		return
+	}
+	a.log.Info("The data is complete")
+	a.clones, a.reclone = clones{}, ""
+	a.restarts.reset()
+	a.lastStreamed = time.Time{}
+	found, err := a.volume.Inspect()
+	if err != nil {
+		a.log.Error("The new data cannot be read", "error", err)
+		w.decision = election.Decision{Action: election.Wait, Reason: err.Error()}
+		return
+	}
+	w.found = found
+	if w.decision.Action == election.Bootstrap {
+		a.keeper.SetSystemIdentifier(found.Control.SystemIdentifier)
+	}
+	w.decision = election.Decide(a.facts(w))
+}
+
+// seedOutcome is the outcome while data is being made.
+func (a *Agent) seedOutcome(role agentapi.Role, what string) outcome {
+	result := outcome{state: agentapi.StateSeeding, role: role, notReady: what}
+	if a.clones.failures > 5 {
+		result.problem = problem(reasonSeed, a.clones.message)
+	}
+	return result
+}
+
+// start starts the server if it may be started by now.
+func (a *Agent) start(ctx context.Context, w *world, writable bool, upstream string) outcome {
+	if w.now.Before(a.restarts.next) {
+		return a.serverOutcome(w)
+	}
+	if !a.seed.isSettled() {
+		return a.seedOutcome("", "data is being made")
+	}
+	settings := a.settings(w, upstream)
+	a.conf.Choose(ctx, a.choice(), settings)
+	a.conf.Forget()
+	err := a.volume.SetStandby(!writable)
+	if err == nil {
+		_, err = a.conf.Apply(settings)
+	}
+	if err == nil {
+		err = a.volume.RemovePIDFile()
+	}
+	if err == nil && writable && !a.fresh(&world{view: a.view()}) {
+		return outcome{state: agentapi.StateWaiting, notReady: "renewing the lease"} // it took too long to come here
+	}
+	if err == nil {
+		a.upstream = upstream
+		a.log.Info("Starting PostgreSQL", "writable", writable, "upstream", upstream)
+		err = a.server.Start(supervise.Spec{Program: a.programs.Postgres, DataDirectory: a.volume.Dir(), Writable: writable})
+	}
+	if err != nil {
+		a.restarts.failed(w.now, err.Error())
+		a.log.Error("Starting PostgreSQL failed", "error", err)
+	}
+	w.server = a.server.Snapshot()
+	return a.serverOutcome(w)
+}
+
+// choice is what the user wants.
+func (a *Agent) choice() conf.Choice {
+	return conf.Choice{Parameters: a.config.Parameters, HBA: a.config.HBA, Generation: a.config.Generation}
+}
+
+// settings are those of a standby of upstream, or of a primary if that is empty.
+func (a *Agent) settings(w *world, upstream string) postgres.Settings {
+	paths := a.options.Paths
+	settings := postgres.Settings{
+		Major: a.major, Name: a.options.Instance, MemoryLimit: a.options.MemoryLimit,
+		ListenAddresses: "*", Port: a.options.Ports.Postgres,
+		SocketDirectory: paths.Run, LogDirectory: paths.logs(),
+		HBAFile: a.volume.Dir() + "/pg_hba.conf", IdentFile: a.volume.Dir() + "/pg_ident.conf",
+		CertFile: paths.secret(naming.DirServer, naming.KeyTLSCert), KeyFile: paths.secret(naming.DirServer, naming.KeyTLSKey),
+		CAFile: paths.secret(naming.DirServer, naming.KeyCACert),
+	}
+	if a.options.ListenAddress != "" {
+		settings.ListenAddresses = a.options.ListenAddress
+	}
+	if size, _, err := a.volume.Space(); err == nil {
+		settings.VolumeSize = size
+	}
+	if w.found.Standby || upstream != "" {
+		settings.Minimums = w.found.Control.Minimums
+	}
+	if upstream != "" {
+		settings.PrimaryConninfo = a.conninfo(upstream)
+		settings.PrimarySlot = naming.SlotName(a.options.Instance)
+	}
+	return settings
+}
+
+// conninfo is how a standby connects to its upstream: over TLS, by certificate, to the instance's own stable name, and never
+// waiting long for a host that is gone.
+func (a *Agent) conninfo(upstream string, more ...postgres.Keyword) string {
+	paths := a.options.Paths
+	keywords := []postgres.Keyword{
+		{Name: "host", Value: a.hostOf(upstream)},
+		{Name: "port", Value: fmt.Sprint(a.options.Ports.Postgres)},
+		{Name: "user", Value: naming.ReplicationUser},
+		{Name: "application_name", Value: a.options.Instance},
+		{Name: "sslmode", Value: "verify-full"},
+		{Name: "sslrootcert", Value: paths.secret(naming.DirReplication, naming.KeyCACert)},
+		{Name: "sslcert", Value: paths.secret(naming.DirReplication, naming.KeyTLSCert)},
+		{Name: "sslkey", Value: paths.secret(naming.DirReplication, naming.KeyTLSKey)},
+		{Name: "connect_timeout", Value: "3"},
+		{Name: "keepalives_idle", Value: "5"},
+		{Name: "keepalives_interval", Value: "2"},
+		{Name: "keepalives_count", Value: "3"},
+		{Name: "tcp_user_timeout", Value: "10000"},
+	}
+	return postgres.Conninfo(append(keywords, more...)...)
+}
+
+func (a *Agent) hostOf(instance string) string {
+	for _, member := range a.config.Members {
+		if member.Name == instance && member.Host != "" {
+			return member.Host
+		}
+	}
+	return naming.InstanceHost(a.config.Cluster, a.config.Namespace, instance)
+}
+
+// reload puts changed settings and certificates in force on a running server.
+func (a *Agent) reload(ctx context.Context, w *world, upstream string) {
+	settings := a.settings(w, upstream)
+	a.conf.Choose(ctx, a.choice(), settings)
+	changed, err := a.conf.Apply(settings)
+	if err != nil {
+		a.log.Error("Writing the configuration failed", "error", err)
+		return
+	}
+	if changed && w.state != nil {
+		if refused, err := a.observer.HBAErrors(ctx); err == nil && len(refused) > 0 {
+			a.conf.Refuse("pg_hba " + refused[0])
+			if _, err := a.conf.Apply(settings); err != nil {
+				a.log.Error("Writing the configuration failed", "error", err)
+				return
+			}
+		}
+	}
+	certificates := a.files.certificatesChanged(a.options.Paths)
+	if changed || certificates {
+		a.log.Info("Reloading PostgreSQL", "configuration", changed, "certificates", certificates)
+		a.upstream = upstream
+		a.server.Reload()
+		return // what it did to the server is seen in the next round
+	}
+	if w.state != nil && len(w.state.PendingRestart) == 0 {
+		if err := a.conf.Proved(); err != nil {
+			a.log.Error("Keeping the configuration failed", "error", err)
+		}
+	}
+}
+
+// serverOutcome is the outcome as the server's process has it.
+func (a *Agent) serverOutcome(w *world) outcome {
+	result := outcome{}
+	switch {
+	case w.server.Running && w.server.Stopping != 0:
+		result.state, result.notReady = agentapi.StateStopping, "PostgreSQL is stopping"
+	case w.server.Running && w.state != nil:
+		result.state = agentapi.StateRunning
+	case w.server.Running:
+		result.state, result.notReady = agentapi.StateStarting, "PostgreSQL is starting"
+		if w.stateErr != nil {
+			result.notReady += ": " + w.stateErr.Error()
+		}
+	default:
+		result.state, result.notReady = agentapi.StateWaiting, "PostgreSQL is not running"
+	}
+	if a.restarts.failures >= failuresReported {
+		result.problem = problem(reasonServer, a.restarts.message)
+		if !w.server.Running {
+			result.state = agentapi.StateFailed
+		}
+	}
+	return result
+}
+
+// fingerprint is a short text that changes when any of the values does.
+func fingerprint(values ...any) string {
+	content, err := json.Marshal(values)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(content))
+}

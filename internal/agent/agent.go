@@ -1,0 +1,327 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/user"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/pgsteward/pgsteward/internal/agent/conf"
+	"github.com/pgsteward/pgsteward/internal/agent/datadir"
+	"github.com/pgsteward/pgsteward/internal/agent/lease"
+	"github.com/pgsteward/pgsteward/internal/agent/logs"
+	"github.com/pgsteward/pgsteward/internal/agent/peer"
+	"github.com/pgsteward/pgsteward/internal/agent/serve"
+	"github.com/pgsteward/pgsteward/internal/agent/sql"
+	"github.com/pgsteward/pgsteward/internal/agent/supervise"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
+
+// Agent runs one instance.
+type Agent struct {
+	options Options
+	log     *slog.Logger
+
+	children *supervise.Children
+	server   *supervise.Server
+	reader   *logs.Reader
+	board    *serve.Board
+	health   *serve.Health
+	peers    *peer.Poller
+	// observer asks for the state, admin changes things: a change that waits must not keep the state from being seen.
+	observer *sql.Client
+	admin    *sql.Client
+	kick     chan struct{}
+	// background is everything that runs until the agent has shut PostgreSQL down.
+	background sync.WaitGroup
+
+	// What follows belongs to the loop alone, except keeper, which is set once under mu.
+	mu     sync.Mutex
+	keeper *lease.Keeper
+
+	files    watcher
+	config   *agentapi.Config
+	major    int
+	volume   *datadir.Volume
+	conf     *conf.Files
+	seeder   *datadir.Seeder
+	programs datadir.Programs
+	// programsProblem is why the image's programs cannot be used.
+	programsProblem *agentapi.Problem
+
+	seed     *task
+	setup    *task
+	labels   *task
+	restarts restarts
+	clones   clones
+
+	noHolderSince time.Time
+	lastStreamed  time.Time
+	upstream      string
+	// reclone is why the data must be copied again although there is some.
+	reclone       string
+	setupDone     string
+	setupAt       time.Time
+	setupPID      int
+	runningSince  time.Time
+	labelled      string
+	labelledAt    time.Time
+	lastDecision  string
+	crashesShared struct {
+		sync.Mutex
+		n int
+	}
+}
+
+// New is an agent that does nothing yet.
+func New(options Options) *Agent {
+	log := slog.New(slog.NewJSONHandler(options.Output, &slog.HandlerOptions{Level: options.LogLevel}))
+	a := &Agent{
+		options: options,
+		log:     log.With("logger", "agent", "instance", options.Instance),
+		reader:  logs.NewReader(log),
+		kick:    make(chan struct{}, 1),
+		children: &supervise.Children{
+			Credential: options.Credential,
+		},
+		health:   serve.NewHealth(time.Now),
+		observer: sql.NewClient(options.Paths.Run, options.Ports.Postgres),
+		admin:    sql.NewClient(options.Paths.Run, options.Ports.Postgres),
+		board: serve.NewBoard(agentapi.Status{
+			Instance: options.Instance, PodUID: options.PodUID, AgentVersion: options.Version, State: agentapi.StateWaiting,
+		}),
+	}
+	a.server = supervise.NewServer(a.children, a.reader.Line, a.poke)
+	a.peers = peer.NewPoller(func() (peer.Asker, error) {
+		config, err := a.certificates().Client()
+		if err != nil {
+			return nil, err
+		}
+		client := agentapi.NewClient(config)
+		client.Port = options.Ports.Agent
+		return client, nil
+	})
+	return a
+}
+
+func (a *Agent) certificates() serve.Certificates {
+	return serve.Certificates{Dir: a.options.Paths.secret(naming.DirServer, "")}
+}
+
+// poke makes the loop go round at once.
+func (a *Agent) poke() {
+	select {
+	case a.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Run runs the instance until the context ends; then it stops PostgreSQL in the right order and returns. An error means that
+// it could not even begin.
+func (a *Agent) Run(ctx context.Context) error {
+	lock, err := datadir.Lock(a.options.Paths.Data)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
+	pipes, err := logs.Open(a.options.Paths.logs(), a.chown)
+	if err != nil {
+		return err
+	}
+
+	// The background outlives ctx: the lease is renewed while PostgreSQL stops.
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer a.background.Wait()
+	defer stop()
+	a.run(func() { a.children.Reap(background) })
+	for _, pipe := range pipes {
+		a.run(func() { a.reader.Run(background, pipe) })
+	}
+	a.run(func() { a.peers.Run(background) })
+	api := &serve.API{Board: a.board, Log: a.log}
+	a.run(func() {
+		serve.Run(background, a.address(a.options.Ports.Agent), api.Handler(), a.certificates().Server(), a.log)
+	})
+	metrics := serve.NewMetrics(a.board, a.numbers)
+	a.run(func() {
+		serve.Run(background, a.address(a.options.Ports.Health), a.health.Handler(metrics), nil, a.log)
+	})
+
+	a.log.Info("Starting the agent", "version", a.options.Version, "podUID", a.options.PodUID)
+	a.loop(ctx, background)
+	a.shutdown(background)
+	return nil
+}
+
+func (a *Agent) run(do func()) { a.background.Go(do) }
+
+func (a *Agent) address(port int) string {
+	return net.JoinHostPort(a.options.ListenAddress, strconv.Itoa(port))
+}
+
+func (a *Agent) loop(ctx, background context.Context) {
+	ticker := time.NewTicker(roundInterval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		a.round(ctx, background)
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		case <-a.kick:
+		}
+	}
+}
+
+// shutdown stops PostgreSQL: a primary writes a checkpoint first, while clients still work, so that the shutdown is short.
+// Then the Lease is told that this Pod writes no more.
+func (a *Agent) shutdown(ctx context.Context) {
+	a.log.Info("Stopping")
+	began := time.Now()
+	for _, task := range []*task{a.seed, a.setup, a.labels} {
+		task.stop()
+	}
+	status, _ := a.board.Status()
+	status.State, status.Ready = agentapi.StateStopping, false
+	a.board.Set(status)
+	a.run(func() { a.beatWhileStopping(ctx) })
+
+	bound := a.options.StopBound
+	if a.server.Snapshot().Writable {
+		checkpoint, cancel := context.WithTimeout(ctx, bound/2)
+		if err := a.admin.Checkpoint(checkpoint); err != nil {
+			a.log.Warn("Writing a checkpoint before the shutdown failed", "error", err)
+		}
+		cancel()
+	}
+	a.observer.Close()
+	a.admin.Close()
+	wrote := a.leaseKeeper() != nil && a.leaseKeeper().View().Holding
+	a.server.StopAndWait(ctx, max(time.Second, bound-time.Since(began)))
+	if wrote {
+		release, cancel := context.WithTimeout(ctx, releaseTimeout)
+		defer cancel()
+		if err := a.leaseKeeper().Stopped(release); err != nil {
+			a.log.Warn("Telling the lease that PostgreSQL has stopped failed", "error", err)
+		}
+	}
+	a.log.Info("Stopped", "took", time.Since(began).String())
+}
+
+// beatWhileStopping keeps the agent alive in the kubelet's eyes, however long PostgreSQL takes to stop.
+func (a *Agent) beatWhileStopping(ctx context.Context) {
+	ticker := time.NewTicker(serve.LiveBound / 6)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		a.health.Beat(true, "stopping")
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+}
+
+// startKeeper begins to watch the Lease, once its name is known.
+func (a *Agent) startKeeper(background context.Context) error {
+	timings := timingsOf(a.config.Lease)
+	if keeper := a.leaseKeeper(); keeper != nil {
+		keeper.SetTimings(timings)
+		return nil
+	}
+	api, err := a.options.Lease(a.config.Lease.Name)
+	if err != nil {
+		return err
+	}
+	keeper := lease.NewKeeper(api, a.options.Instance, a.options.PodUID, timings, lease.Boottime, a.log, a.poke)
+	a.mu.Lock()
+	a.keeper = keeper
+	a.mu.Unlock()
+	a.run(func() { keeper.Run(background) })
+	a.run(func() { lease.Guard(background, keeper, a.server, a.log) })
+	return nil
+}
+
+func (a *Agent) leaseKeeper() *lease.Keeper {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.keeper
+}
+
+// view is the Lease as it was last seen; not known before there is a keeper.
+func (a *Agent) view() lease.View {
+	if keeper := a.leaseKeeper(); keeper != nil {
+		return keeper.View()
+	}
+	return lease.View{}
+}
+
+func timingsOf(config agentapi.Lease) lease.Timings {
+	timings := lease.Timings{
+		Duration: time.Duration(config.DurationSeconds) * time.Second,
+		Renew:    time.Duration(config.RenewSeconds) * time.Second,
+	}
+	if timings.Duration <= 0 || timings.Renew <= 0 || timings.Renew*2 > timings.Duration {
+		return lease.Timings{Duration: lease.DefaultDuration, Renew: lease.DefaultRenew}
+	}
+	return timings
+}
+
+func (a *Agent) numbers() serve.Numbers {
+	a.crashesShared.Lock()
+	defer a.crashesShared.Unlock()
+	return serve.Numbers{LeaseRemaining: a.view().Remaining.Seconds(), Restarts: a.crashesShared.n}
+}
+
+// chown gives a path to the user that PostgreSQL runs as.
+func (a *Agent) chown(path string) error {
+	if a.options.Credential == nil {
+		return nil
+	}
+	return os.Chown(path, int(a.options.Credential.Uid), int(a.options.Credential.Gid))
+}
+
+// users are the operating system's users that are the superuser on the socket.
+func (a *Agent) users() []string {
+	if len(a.options.Users) > 0 {
+		return a.options.Users
+	}
+	if current, err := user.Current(); err == nil && current.Username != "" {
+		return []string{current.Username}
+	}
+	return []string{naming.Superuser}
+}
+
+// useMajor makes everything that depends on the major, once for each.
+func (a *Agent) useMajor(ctx context.Context, major int) {
+	if a.major == major || a.server.Snapshot().Running || !a.seed.isDone() {
+		return
+	}
+	programs, err := datadir.FindPrograms(ctx, a.children, major)
+	a.programsProblem = nil
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return
+	case err != nil:
+		a.programsProblem = &agentapi.Problem{Reason: reasonImage, Message: err.Error()}
+	case programs.Version.Major != major:
+		a.programsProblem = &agentapi.Problem{Reason: reasonImage, Message: fmt.Sprintf(
+			"the image has PostgreSQL %s, the cluster's version is %d", programs.Version.Text, major)}
+	}
+	a.major, a.programs = major, programs
+	a.volume = datadir.NewVolume(a.options.Paths.Data, major, a.chown)
+	a.conf = conf.NewFiles(a.children, a.volume, programs.Postgres, a.users())
+	a.seeder = &datadir.Seeder{Children: a.children, Programs: programs, Volume: a.volume}
+	if a.programsProblem != nil {
+		a.log.Error("The image cannot be used", "error", a.programsProblem.Message)
+		return
+	}
+	if err := errors.Join(a.volume.RemoveLeftovers(), a.volume.Prepare()); err != nil {
+		a.log.Error("Preparing the volume failed", "error", err)
+	}
+}

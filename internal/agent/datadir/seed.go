@@ -1,0 +1,162 @@
+package datadir
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pgsteward/pgsteward/internal/agent/supervise"
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
+
+// Seeder makes data directories with PostgreSQL's programs.
+type Seeder struct {
+	Children *supervise.Children
+	Programs Programs
+	Volume   *Volume
+}
+
+// InitDB makes a new PostgreSQL system. No password is needed: nobody can connect but the agent, over the socket, until the
+// agent has set one.
+func (s *Seeder) InitDB(ctx context.Context) error {
+	return s.seed(func(target string) error {
+		return s.run(ctx, s.Programs.InitDB,
+			"--pgdata="+target, "--username="+naming.Superuser, "--encoding=UTF8", "--locale=C.UTF-8", "--data-checksums",
+			"--auth-local=peer", "--auth-host=reject", "--no-instructions")
+	})
+}
+
+// Clone copies the data of the server that the connection string names, by its replication slot, which must exist.
+func (s *Seeder) Clone(ctx context.Context, conninfo, slot string) error {
+	return s.seed(func(target string) error {
+		err := s.run(ctx, s.Programs.BaseBackup,
+			"--pgdata="+target, "--dbname="+conninfo, "--wal-method=stream", "--slot="+slot, "--checkpoint=fast", "--no-password")
+		if err != nil {
+			return err
+		}
+		return s.Volume.WriteFile(filepath.Join(target, standbySignal), nil)
+	})
+}
+
+// seed makes a data directory under another name and renames it when it is complete.
+func (s *Seeder) seed(create func(target string) error) error {
+	volume := s.Volume
+	if err := volume.Prepare(); err != nil {
+		return err
+	}
+	target := volume.seeding()
+	if err := os.RemoveAll(target); err != nil {
+		return fmt.Errorf("removing an unfinished data directory: %w", err)
+	}
+	if err := s.makeRoom(); err != nil {
+		return err
+	}
+	if err := create(target); err != nil {
+		return err
+	}
+	if major := MajorOf(target); major != volume.major {
+		return fmt.Errorf("the copied data is of PostgreSQL %d, not %d", major, volume.major)
+	}
+	// initdb and pg_basebackup have synced every file; the directories' own entries are left.
+	if err := syncDirectory(target); err != nil {
+		return err
+	}
+	return s.replace(target)
+}
+
+// makeRoom removes a data directory that is to be replaced if there is no room for both.
+func (s *Seeder) makeRoom() error {
+	volume := s.Volume
+	present := volume.Dir()
+	if _, err := os.Stat(present); err != nil {
+		return nil //nolint:nilerr // there is nothing to replace
+	}
+	_, free, err := volume.Space()
+	if err != nil {
+		return err
+	}
+	if need := used(present); free > need+need/10 {
+		return nil
+	}
+	if err := os.RemoveAll(present); err != nil {
+		return fmt.Errorf("removing the replaced data directory: %w", err)
+	}
+	return syncDirectory(volume.root())
+}
+
+// replace puts a complete data directory in its place.
+func (s *Seeder) replace(target string) error {
+	volume := s.Volume
+	if err := os.RemoveAll(volume.old()); err != nil {
+		return fmt.Errorf("removing an old data directory: %w", err)
+	}
+	if err := os.Rename(volume.Dir(), volume.old()); err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("replacing the data directory: %w", err)
+	}
+	if err := os.Rename(target, volume.Dir()); err != nil {
+		return fmt.Errorf("naming the new data directory: %w", err)
+	}
+	if err := syncDirectory(volume.root()); err != nil {
+		return err
+	}
+	return volume.RemoveLeftovers()
+}
+
+// RemoveLeftovers removes what a crash may have left beside a complete data directory. If there is none, an old one that was
+// moved away is put back: the crash was between two renames.
+func (v *Volume) RemoveLeftovers() error {
+	if _, err := os.Stat(v.Dir()); os.IsNotExist(err) {
+		if err := os.Rename(v.old(), v.Dir()); err != nil && !os.IsNotExist(err) {
+			return fmt.Errorf("putting back the data directory: %w", err)
+		}
+		return nil
+	}
+	for _, path := range []string{v.old(), v.seeding()} {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("removing %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// run runs a program; its error has the end of what the program said.
+func (s *Seeder) run(ctx context.Context, program string, args ...string) error {
+	var output tail
+	cmd := s.Children.Command(ctx, program, args...)
+	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "LANG=C.UTF-8", "TMPDIR=/tmp")
+	if err := s.Children.Run(cmd); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("%s: %w: %s", filepath.Base(program), err, output.String())
+	}
+	return nil
+}
+
+// tail keeps the end of what is written.
+type tail struct{ text []byte }
+
+const tailBytes = 1024
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	t.text = append(t.text, p...)
+	if extra := len(t.text) - tailBytes; extra > 0 {
+		t.text = t.text[extra:]
+	}
+	return len(p), nil
+}
+
+// String is what was kept, without PostgreSQL's progress messages that are of no use.
+func (t *tail) String() string {
+	var lines []string
+	for line := range strings.SplitSeq(string(t.text), "\n") {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasSuffix(line, "... ok") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "; ")
+}

@@ -1,0 +1,50 @@
+package lease
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/pgsteward/pgsteward/internal/agent/supervise"
+)
+
+// guardInterval is how often the guard looks.
+const guardInterval = 50 * time.Millisecond
+
+// Guard stops a server that may write when the Lease is not renewed in time or is seen in other hands. It depends on nothing
+// but the keeper and the server.
+func Guard(ctx context.Context, keeper *Keeper, server *supervise.Server, log *slog.Logger) {
+	ticker := time.NewTicker(guardInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		now := server.Snapshot()
+		if !now.Running || !now.Writable {
+			continue
+		}
+		mode := stopMode(keeper.View(), keeper.Timings())
+		if mode > now.Stopping {
+			log.Error("Stopping PostgreSQL, since the lease was not renewed in time", "mode", int(mode))
+			server.Stop(mode)
+		}
+	}
+}
+
+// stopMode is how a server that may write must be stopped by now; 0 if it may go on.
+func stopMode(view View, timings Timings) supervise.Mode {
+	switch {
+	case !view.Holding:
+		return supervise.Immediate // in other hands: every moment counts
+	case view.SinceRenewal >= timings.StopKill():
+		return supervise.Kill
+	case view.SinceRenewal >= timings.StopImmediate():
+		return supervise.Immediate
+	case view.SinceRenewal >= timings.StopFast():
+		return supervise.Fast
+	}
+	return 0
+}

@@ -1,0 +1,108 @@
+package logs
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+// keptWords is how many of the last words are kept.
+const keptWords = 8
+
+// Word is something grave that PostgreSQL said.
+type Word struct {
+	At       time.Time
+	Severity string
+	Message  string
+}
+
+// Words are PostgreSQL's last grave words.
+type Words struct {
+	mu    sync.Mutex
+	words []Word
+}
+
+// harmless are messages of severity FATAL that say nothing about the server itself: a client that was refused or sent away.
+var harmless = []string{
+	"the database system is", "terminating connection", "password authentication failed", "no pg_hba.conf entry",
+	"pg_hba.conf rejects", "role \"", "database \"", "sorry, too many clients", "remaining connection slots",
+	"connection to client lost", "connection requires a valid client certificate", "certificate authentication failed",
+	"terminating walreceiver", "terminating background worker", "canceling authentication", "unsupported frontend protocol",
+	"terminating logical replication",
+}
+
+func (w *Words) add(severity, message string) {
+	if severity != "FATAL" && severity != "PANIC" && (severity != "LOG" || !isAboutFollowing(message)) {
+		return
+	}
+	for _, prefix := range harmless {
+		if strings.HasPrefix(message, prefix) {
+			return
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.words = append(w.words, Word{At: time.Now(), Severity: severity, Message: message})
+	if len(w.words) > keptWords {
+		w.words = w.words[1:]
+	}
+}
+
+// Since are the words that were said after the moment.
+func (w *Words) Since(moment time.Time) []Word {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var found []Word
+	for _, word := range w.words {
+		if word.At.After(moment) {
+			found = append(found, word)
+		}
+	}
+	return found
+}
+
+// Last is the message of the last FATAL or PANIC after the moment; empty if there is none.
+func (w *Words) Last(moment time.Time) string {
+	words := w.Since(moment)
+	for i := len(words) - 1; i >= 0; i-- {
+		if words[i].Severity != "LOG" {
+			return words[i].Message
+		}
+	}
+	return ""
+}
+
+// cannotFollow are parts of what a standby says when its upstream will never give it what it needs, so that it must be cloned
+// again.
+var cannotFollow = []string{
+	"has already been removed",                        // requested WAL segment ...
+	"is not in this server's history",                 // requested timeline ..., or starting point ...
+	"does not contain minimum recovery point",         // requested timeline ...
+	"forked off current database system timeline",     // new timeline ...
+	"is behind recovery timeline",                     // highest timeline of the primary ...
+	"database system identifier differs",              // ... between the primary and standby
+	"cannot read from physical replication slot",      // invalidated, up to 16
+	"can no longer access replication slot",           // invalidated, from 17 on
+	"can no longer get changes from replication slot", // invalidated
+	"WAL ends before end of online backup",
+	"is not a child of this server's history",
+}
+
+func isAboutFollowing(message string) bool {
+	for _, part := range cannotFollow {
+		if strings.Contains(message, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// CannotFollow is what a standby said after the moment from which follows that it must be cloned again; empty if it did not.
+func (w *Words) CannotFollow(moment time.Time) string {
+	for _, word := range w.Since(moment) {
+		if isAboutFollowing(word.Message) {
+			return word.Message
+		}
+	}
+	return ""
+}

@@ -1,0 +1,106 @@
+package agent
+
+import (
+	"io"
+	"log/slog"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/pgsteward/pgsteward/internal/agent/lease"
+	"github.com/pgsteward/pgsteward/internal/agent/role"
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
+
+// Options are what an agent is started with.
+type Options struct {
+	// Instance is the instance's name; Namespace, Pod and PodUID are its Pod's.
+	Instance  string
+	Namespace string
+	Pod       string
+	PodUID    string
+	// Version is the agent's own version.
+	Version string
+
+	Paths Paths
+	Ports Ports
+	// ListenAddress is where everything listens; empty: on all addresses.
+	ListenAddress string
+	// MemoryLimit of the container in bytes; 0 if not known.
+	MemoryLimit int64
+	// StopBound is how long a fast shutdown may take before it becomes an immediate one. It must leave some seconds of the
+	// Pod's grace period.
+	StopBound time.Duration
+	// Credential is what PostgreSQL runs as, and Users are the operating system's users that may be its superuser over the
+	// socket. They are for an agent that runs as root, as in tests.
+	Credential *syscall.Credential
+	Users      []string
+
+	// Lease makes the API of the Lease of that name.
+	Lease   func(name string) (lease.API, error)
+	Labeler role.Labeler
+	// Output gets the log, one JSON object a line.
+	Output   io.Writer
+	LogLevel slog.Level
+}
+
+// Paths are where things are mounted.
+type Paths struct {
+	Data    string
+	Run     string
+	Config  string
+	Secrets string
+}
+
+// DefaultPaths are those of an instance's Pod.
+func DefaultPaths() Paths {
+	return Paths{
+		Data: naming.PathData, Run: naming.PathRun, Secrets: naming.PathSecrets,
+		Config: filepath.Join(naming.PathConfig, naming.FileConfig),
+	}
+}
+
+// secret is the path of a key of one of the mounted Secrets.
+func (p Paths) secret(dir, key string) string { return filepath.Join(p.Secrets, dir, key) }
+
+// logs is where PostgreSQL's log pipes are.
+func (p Paths) logs() string { return filepath.Join(p.Run, "log") }
+
+// Ports are the ports of an instance. All instances of a cluster have the same.
+type Ports struct {
+	Postgres int
+	Agent    int
+	Health   int
+}
+
+// DefaultPorts are those of an instance's Pod.
+func DefaultPorts() Ports {
+	return Ports{Postgres: naming.PortPostgres, Agent: naming.PortAgent, Health: naming.PortHealth}
+}
+
+// Bounds and intervals of the loop.
+const (
+	roundInterval = time.Second
+	// streamGrace is how long a standby that does not stream still counts as ready.
+	streamGrace = 30 * time.Second
+	// followBound is how long a standby that says it cannot follow may try before it is cloned again.
+	followBound = 15 * time.Second
+	// setupGrace is how long a primary that has not made its roles and database yet is kept from being ready.
+	setupGrace = 15 * time.Second
+	// setupRetry and setupRefresh are the pauses after a setup that failed and one that did not.
+	setupRetry   = 2 * time.Second
+	setupRefresh = 5 * time.Minute
+	// Restarts of a server that ends: the pause doubles from the first to the last; a server that ran for steadyRun starts afresh.
+	restartFirst = 500 * time.Millisecond
+	restartLast  = 30 * time.Second
+	steadyRun    = time.Minute
+	// failuresReported is after how many failures in a row the instance counts as failed.
+	failuresReported = 3
+	// Clones that fail: the pause grows to cloneLast.
+	cloneFirst = time.Second
+	cloneLast  = 15 * time.Second
+	// releaseTimeout bounds the last words to the API server.
+	releaseTimeout = 3 * time.Second
+	// DefaultStopBound leaves a few seconds of Kubernetes' default grace period of 30 s.
+	DefaultStopBound = 22 * time.Second
+)

@@ -1,0 +1,154 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pgsteward/pgsteward/internal/agent/sql"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
+
+// fresh says whether the lease is held and was renewed recently enough to begin something that writes.
+func (a *Agent) fresh(w *world) bool {
+	return w.view.Holding && w.view.SinceRenewal < a.keeper.Timings().StopFast()
+}
+
+// leaseProblem is that the lease cannot be held although it should be; nil if it is only a matter of a moment.
+func (a *Agent) leaseProblem(w *world) *agentapi.Problem {
+	if w.view.Err == nil {
+		return nil
+	}
+	return problem(reasonLease, fmt.Sprintf("the lease cannot be renewed: %v", w.view.Err))
+}
+
+// runPrimary runs the server read-write while the lease is held.
+func (a *Agent) runPrimary(ctx context.Context, w *world) outcome {
+	a.keeper.SetSystemIdentifier(w.found.Control.SystemIdentifier)
+	a.reclone = ""
+	if w.server.Running && w.server.Stopping != 0 {
+		result := a.serverOutcome(w)
+		result.problem = a.leaseProblem(w)
+		return result
+	}
+	if !a.fresh(w) {
+		// A server that writes goes on for as long as the guard lets it; one that does not run waits.
+		result := a.serverOutcome(w)
+		result.role = agentapi.RolePrimary
+		result.notReady = "renewing the lease"
+		result.problem = a.leaseProblem(w)
+		return result
+	}
+	var result outcome
+	switch {
+	case !w.server.Running:
+		// A standby's data is started as a standby and promoted, so that it begins a timeline of its own.
+		result = a.start(ctx, w, !w.found.Standby, "")
+	case w.state == nil:
+		result = a.serverOutcome(w)
+	case w.state.InRecovery:
+		result = a.promote(ctx, w)
+	default:
+		result = a.servePrimary(ctx, w)
+	}
+	result.role = agentapi.RolePrimary
+	return result
+}
+
+// promote ends recovery. The server counts as one that writes from before it is told to.
+func (a *Agent) promote(ctx context.Context, w *world) outcome {
+	result := outcome{state: agentapi.StateStarting, notReady: "being promoted"}
+	if w.server.Writable {
+		return result // it was told so already
+	}
+	a.log.Info("Promoting", "timeline", w.state.Timeline, "lsn", w.state.Written.String())
+	a.server.SetWritable()
+	if err := a.admin.Promote(ctx); err != nil {
+		a.log.Error("Promoting failed", "error", err)
+		result.problem = problem(reasonServer, "promoting failed: "+err.Error())
+	}
+	return result
+}
+
+// servePrimary is the round of a primary that runs.
+func (a *Agent) servePrimary(ctx context.Context, w *world) outcome {
+	a.reload(ctx, w, "")
+	a.label(ctx, naming.RolePrimary)
+	a.setUp(ctx, w)
+	result := a.serverOutcome(w)
+	switch {
+	case a.view().Remaining == 0:
+		result.notReady = "the lease has run out"
+	case a.setupPID != w.server.PID && w.now.Sub(a.runningSince) < setupGrace:
+		result.notReady = "roles, database and slots are being made"
+	}
+	return result
+}
+
+// setUp makes roles, passwords, database and slots, beside the loop: after a start, when something that matters has changed,
+// and from time to time.
+func (a *Agent) setUp(ctx context.Context, w *world) {
+	wanted := sql.Wanted{
+		Owner: a.config.Owner, Database: a.config.Database,
+		OwnerPassword:     a.options.Paths.password(naming.DirApp),
+		SuperuserPassword: a.options.Paths.password(naming.DirSuperuser),
+	}
+	for _, member := range a.config.Members {
+		if member.Name != a.options.Instance {
+			wanted.Slots = append(wanted.Slots, naming.SlotName(member.Name))
+		}
+	}
+	current := fingerprint(wanted, w.server.PID)
+	if err, isNew := a.setup.result(); isNew {
+		a.setupAt = w.now
+		if err == nil {
+			a.setupDone, a.setupPID = a.setup.name, w.server.PID
+		} else if !errors.Is(err, context.Canceled) {
+			a.log.Error("Setting up the server failed", "error", err)
+		}
+	}
+	pause := setupRetry
+	if a.setupDone == current {
+		pause = setupRefresh
+	}
+	if !a.setup.isDone() || a.setup != nil && a.setup.name == current && w.now.Sub(a.setupAt) < pause {
+		return
+	}
+	a.setup = a.begin(ctx, current, func(ctx context.Context) error { return a.admin.Setup(ctx, wanted) })
+}
+
+// label puts the role on this instance's Pod, once; a new primary tells the other Pods' labels too. What fails is left to the
+// operator after the first success of our own.
+func (a *Agent) label(ctx context.Context, role string) {
+	if err, isNew := a.labels.result(); isNew {
+		a.labelledAt = time.Now()
+		if err == nil {
+			a.labelled = a.labels.name
+		} else if !errors.Is(err, context.Canceled) {
+			a.log.Warn("Labelling failed", "error", err)
+		}
+	}
+	if a.labelled == role || !a.labels.isDone() || a.options.Labeler == nil || time.Since(a.labelledAt) < setupRetry {
+		return
+	}
+	pod, uid, labeler := a.options.Pod, a.options.PodUID, a.options.Labeler
+	var others []string
+	if role == naming.RolePrimary {
+		for _, member := range a.config.Members {
+			if member.Name != a.options.Instance {
+				others = append(others, naming.Pod(member.Name))
+			}
+		}
+	}
+	a.labels = a.begin(ctx, role, func(ctx context.Context) error {
+		err := labeler.Label(ctx, pod, uid, role)
+		for _, other := range others {
+			if err := labeler.Label(ctx, other, "", naming.RoleStandby); err != nil {
+				a.log.Debug("Labelling another Pod failed", "pod", other, "error", err)
+			}
+		}
+		return err
+	})
+}

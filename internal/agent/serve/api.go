@@ -1,0 +1,165 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
+
+// writeTimeout bounds the sending of one status, so that a watcher that does not read is given up.
+const writeTimeout = 10 * time.Second
+
+// Certificates is a folder with the server's certificate and the authority that signs clients. The files are read for every
+// connection, since they are replaced while the agent runs.
+type Certificates struct{ Dir string }
+
+// load reads certificate and authority.
+func (c Certificates) load() (tls.Certificate, *x509.CertPool, error) {
+	certificate, err := tls.LoadX509KeyPair(filepath.Join(c.Dir, naming.KeyTLSCert), filepath.Join(c.Dir, naming.KeyTLSKey))
+	if err != nil {
+		return tls.Certificate{}, nil, fmt.Errorf("reading the server certificate: %w", err)
+	}
+	authority, err := os.ReadFile(filepath.Join(c.Dir, naming.KeyCACert))
+	if err != nil {
+		return tls.Certificate{}, nil, fmt.Errorf("reading the certificate authority: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(authority) {
+		return tls.Certificate{}, nil, errors.New("the certificate authority's file has no certificate")
+	}
+	return certificate, pool, nil
+}
+
+// Server is the configuration of the agent's API: clients must show a certificate of the operator or of a member.
+func (c Certificates) Server() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			certificate, pool, err := c.load()
+			if err != nil {
+				return nil, err
+			}
+			allowed := []string{naming.OperatorUser, certificate.Leaf.Subject.CommonName}
+			return &tls.Config{
+				MinVersion:             tls.VersionTLS13,
+				Certificates:           []tls.Certificate{certificate},
+				ClientAuth:             tls.RequireAndVerifyClientCert,
+				ClientCAs:              pool,
+				NextProtos:             []string{"h2", "http/1.1"},
+				SessionTicketsDisabled: true, // every connection is checked against the present authority
+				VerifyConnection: func(state tls.ConnectionState) error {
+					return allow(state, allowed)
+				},
+			}, nil
+		},
+	}
+}
+
+// allow checks who the client is. Its certificate was verified already; but the authority signs standbys' certificates too,
+// which are for PostgreSQL only.
+func allow(state tls.ConnectionState, allowed []string) error {
+	name := state.PeerCertificates[0].Subject.CommonName
+	for _, candidate := range allowed {
+		if name == candidate && name != "" && name != naming.ReplicationUser {
+			return nil
+		}
+	}
+	return fmt.Errorf("the certificate of %q may not use this API", name)
+}
+
+// Client is the configuration with which an agent asks other members.
+func (c Certificates) Client() (*tls.Config, error) {
+	certificate, pool, err := c.load()
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}, RootCAs: pool}, nil
+}
+
+// API serves the agent's status.
+type API struct {
+	Board *Board
+	Log   *slog.Logger
+}
+
+// Handler answers requests.
+func (a *API) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+agentapi.PathStatus, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		status, _ := a.Board.Status()
+		if r.URL.Query().Has("watch") {
+			a.watch(w, r)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(status) // the client is gone if this fails
+	})
+	return mux
+}
+
+// watch sends the status at once, after news, and at least every heartbeat.
+func (a *API) watch(w http.ResponseWriter, r *http.Request) {
+	controller := http.NewResponseController(w)
+	heartbeat := time.NewTicker(agentapi.HeartbeatInterval)
+	defer heartbeat.Stop()
+	for {
+		status, changed := a.Board.Status()
+		_ = controller.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if err := json.NewEncoder(w).Encode(status); err != nil {
+			return
+		}
+		if err := controller.Flush(); err != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-changed:
+		case <-heartbeat.C:
+		}
+	}
+}
+
+// Run serves a handler on the address until the context ends; with tls if that is not nil. It tries again if it cannot listen.
+func Run(ctx context.Context, address string, handler http.Handler, config *tls.Config, log *slog.Logger) {
+	for ctx.Err() == nil {
+		if err := run(ctx, address, handler, config, log); err != nil && ctx.Err() == nil {
+			log.Error("Serving failed", "address", address, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func run(ctx context.Context, address string, handler http.Handler, config *tls.Config, log *slog.Logger) error {
+	var listening net.ListenConfig
+	listener, err := listening.Listen(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler: handler, TLSConfig: config, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		// Refused handshakes are nothing that an agent can mend.
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if config != nil {
+		return server.ServeTLS(listener, "", "")
+	}
+	return server.Serve(listener)
+}

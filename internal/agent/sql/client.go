@@ -1,0 +1,136 @@
+package sql
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
+
+const (
+	connectTimeout = 2 * time.Second
+	// observeTimeout bounds a look at the server's state, changeTimeout a statement that changes something.
+	observeTimeout = 2 * time.Second
+	changeTimeout  = 20 * time.Second
+)
+
+// Client connects to the instance's own server. It keeps one connection; its methods may be called from several goroutines,
+// one after another.
+type Client struct {
+	socketDirectory string
+	port            int
+
+	mu         sync.Mutex
+	connection *pgx.Conn
+}
+
+// NewClient is a client of the server whose socket is in that directory.
+func NewClient(socketDirectory string, port int) *Client {
+	return &Client{socketDirectory: socketDirectory, port: port}
+}
+
+// with calls use with the connection to the database postgres, and gives the connection up after an error that may have left
+// it broken.
+func (c *Client) with(ctx context.Context, timeout time.Duration, use func(context.Context, *pgx.Conn) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if c.connection == nil || c.connection.IsClosed() {
+		connection, err := c.connect(ctx, "postgres")
+		if err != nil {
+			return err
+		}
+		c.connection = connection
+	}
+	return use(ctx, c.connection)
+}
+
+// connect opens a connection as the superuser. Statement and lock timeouts hold on the server's side too, so that nothing
+// stays behind when the agent gives up.
+func (c *Client) connect(ctx context.Context, database string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(fmt.Sprintf("host=%s port=%d user=%s sslmode=disable", c.socketDirectory, c.port, naming.Superuser))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
+	}
+	config.Database = database
+	config.ConnectTimeout = connectTimeout
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	config.RuntimeParams = map[string]string{
+		"application_name":                    "pgsteward",
+		"statement_timeout":                   "20s",
+		"lock_timeout":                        "5s",
+		"idle_in_transaction_session_timeout": "30s",
+		"search_path":                         "pg_catalog",
+		"client_min_messages":                 "warning",
+		"synchronous_commit":                  "local", // roles and databases must not wait for a standby that is not there yet
+	}
+	connection, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
+	}
+	return connection, nil
+}
+
+// Close gives the connection up.
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.connection != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = c.connection.Close(ctx)
+		c.connection = nil
+	}
+}
+
+// exec carries out one statement that changes something.
+func (c *Client) exec(ctx context.Context, statement string, args ...any) error {
+	return c.with(ctx, changeTimeout, func(ctx context.Context, connection *pgx.Conn) error {
+		_, err := connection.Exec(ctx, statement, args...)
+		return err
+	})
+}
+
+// Checkpoint writes a checkpoint, so that a shutdown that follows is short.
+func (c *Client) Checkpoint(ctx context.Context) error { return c.exec(ctx, "CHECKPOINT") }
+
+// Promote ends recovery; it does not wait for the end.
+func (c *Client) Promote(ctx context.Context) error {
+	return c.exec(ctx, "SELECT pg_promote(wait => false)")
+}
+
+// HBAErrors are what PostgreSQL refuses in pg_hba.conf as it is on disk.
+func (c *Client) HBAErrors(ctx context.Context) ([]string, error) {
+	var found []string
+	err := c.with(ctx, observeTimeout, func(ctx context.Context, connection *pgx.Conn) error {
+		rows, err := connection.Query(ctx, "SELECT format('line %s: %s', line_number, error) FROM pg_hba_file_rules WHERE error IS NOT NULL")
+		if err != nil {
+			return err
+		}
+		found, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	return found, err
+}
+
+// identifier quotes a name.
+func identifier(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// literal quotes a string constant where a statement takes no arguments.
+func literal(text string) string {
+	return "'" + strings.ReplaceAll(strings.ReplaceAll(text, "\x00", ""), "'", "''") + "'"
+}
+
+// IsStarting says whether the error means that the server is still starting, or stopping.
+func IsStarting(err error) bool {
+	var refused *pgconn.PgError
+	ok := asPgError(err, &refused)
+	return ok && refused.Code == "57P03"
+}

@@ -1,0 +1,76 @@
+package sql
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pgsteward/pgsteward/internal/postgres"
+)
+
+// State is a running server's state.
+type State struct {
+	InRecovery bool
+	Timeline   int64
+	// Written is what a primary has written, or a standby received or replayed, whichever is further.
+	Written postgres.LSN
+	// Replayed is how far a standby has replayed.
+	Replayed postgres.LSN
+	// Streaming says whether a standby receives from its upstream; Lag is then how far replay is behind what was sent.
+	Streaming bool
+	Lag       int64
+	// ReplayPaused says that a standby has stopped replaying, e.g. because a setting of its primary is greater than its own.
+	ReplayPaused bool
+	// PendingRestart are the parameters that wait for a restart.
+	PendingRestart []string
+}
+
+// A standby's timeline is the one it receives, or else the one of its last restart point. pg_stat_wal_receiver has its row
+// only while the process lives.
+const observeQuery = `
+SELECT recovery,
+       CASE WHEN recovery
+            THEN coalesce(receiver.received_tli, (pg_control_recovery()).min_recovery_end_timeline, 0)
+            ELSE ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int
+       END,
+       CASE WHEN recovery
+            THEN greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())
+            ELSE pg_current_wal_flush_lsn()
+       END::text,
+       CASE WHEN recovery THEN pg_last_wal_replay_lsn() END::text,
+       coalesce(receiver.status = 'streaming', false),
+       greatest(coalesce(receiver.latest_end_lsn - pg_last_wal_replay_lsn(), 0), 0)::bigint,
+       CASE WHEN recovery THEN pg_get_wal_replay_pause_state() = 'paused' ELSE false END,
+       ARRAY(SELECT name FROM pg_settings WHERE pending_restart ORDER BY name)
+FROM pg_is_in_recovery() AS recovery
+     LEFT JOIN pg_stat_wal_receiver AS receiver ON true`
+
+// Observe asks the server for its state.
+func (c *Client) Observe(ctx context.Context) (State, error) {
+	var state State
+	var written, replayed *string
+	err := c.with(ctx, observeTimeout, func(ctx context.Context, connection *pgx.Conn) error {
+		return connection.QueryRow(ctx, observeQuery).Scan(&state.InRecovery, &state.Timeline, &written, &replayed,
+			&state.Streaming, &state.Lag, &state.ReplayPaused, &state.PendingRestart)
+	})
+	if err != nil {
+		return State{}, err
+	}
+	state.Written, state.Replayed = position(written), position(replayed)
+	return state, nil
+}
+
+func position(text *string) postgres.LSN {
+	if text == nil {
+		return 0
+	}
+	lsn, err := postgres.ParseLSN(*text)
+	if err != nil {
+		return 0
+	}
+	return lsn
+}
+
+func asPgError(err error, target **pgconn.PgError) bool { return errors.As(err, target) }

@@ -1,0 +1,70 @@
+package agent
+
+import (
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/postgres"
+)
+
+// publish makes the round's status known to whoever asks.
+func (a *Agent) publish(w world, result outcome) {
+	status := agentapi.Status{
+		Instance: a.options.Instance, PodUID: a.options.PodUID, AgentVersion: a.options.Version,
+		State: result.state, Role: result.role, Problem: result.problem,
+		ServerVersion: a.programs.Version.Text,
+	}
+	if a.conf != nil {
+		status.ConfigGeneration = a.conf.Generation()
+		if text := a.conf.Problem(); text != "" && status.Problem == nil {
+			status.Problem = problem(reasonConfiguration, text)
+		}
+	}
+	status.DataKnown = w.looked && w.foundErr == nil && len(w.found.Others) == 0
+	data := ownData(&w)
+	if data.Kind.HasData() {
+		status.HasData = true
+		status.DataRole = agentapi.RolePrimary
+		if w.found.Standby && (w.state == nil || w.state.InRecovery) {
+			status.DataRole = agentapi.RoleStandby
+		}
+		status.SystemIdentifier = data.SystemIdentifier
+		status.Timeline = data.Position.Timeline
+		status.LSN = data.Position.LSN.String()
+	}
+	notReady := result.notReady
+	if result.state == agentapi.StateRunning && w.state != nil {
+		notReady = a.describeRunning(&w, &status, notReady)
+	} else if notReady == "" {
+		notReady = string(result.state)
+	}
+	if notReady == "" && status.Role == "" {
+		notReady = "the instance has no role yet"
+	}
+	if notReady != "" && result.problem != nil {
+		notReady += ": " + result.problem.Message
+	}
+	status.Ready = notReady == ""
+	a.board.Set(status)
+	a.health.Beat(a.config != nil && result.state != "", notReady)
+}
+
+// describeRunning adds what a running server says, and returns why it is not ready.
+func (a *Agent) describeRunning(w *world, status *agentapi.Status, notReady string) string {
+	state := w.state
+	status.PendingRestart = state.PendingRestart
+	if !state.InRecovery {
+		if status.Role != agentapi.RolePrimary && notReady == "" {
+			return "runs read-write, but is not the primary"
+		}
+		return notReady
+	}
+	status.Streaming, status.Upstream = state.Streaming, a.upstream
+	status.ReplayLSN = state.Replayed.String()
+	if state.Streaming {
+		lag := state.Lag
+		status.LagBytes = &lag
+	}
+	if state.Replayed == postgres.LSN(0) {
+		status.ReplayLSN = ""
+	}
+	return notReady
+}

@@ -1,0 +1,212 @@
+package supervise
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ErrRunning is that a server was to be started while one runs.
+var ErrRunning = errors.New("a server is running")
+
+// lastWords is how long the end of a server that failed is kept back, so that its log is read first.
+const lastWords = 100 * time.Millisecond
+
+// Mode is a way to stop PostgreSQL (https://www.postgresql.org/docs/current/server-shutdown.html).
+type Mode int
+
+// The modes, each more forceful than the one before.
+const (
+	// Fast disconnects the clients, writes a checkpoint and lets standbys receive everything.
+	Fast Mode = iota + 1
+	// Immediate stops without a checkpoint; the next start recovers.
+	Immediate
+	// Kill ends all processes by force.
+	Kill
+)
+
+// Spec is how a server is started.
+type Spec struct {
+	// Program is the postgres binary, DataDirectory what it runs on.
+	Program       string
+	DataDirectory string
+	// Writable says that it may accept writes as soon as it has started.
+	Writable bool
+}
+
+// Exit is how a server ended.
+type Exit struct {
+	// Asked says whether it was stopped by Stop.
+	Asked bool
+	// Err is nil if it ended with status 0.
+	Err error
+	At  time.Time
+	// Ran is how long it ran.
+	Ran time.Duration
+}
+
+// Snapshot is a server at one moment.
+type Snapshot struct {
+	Running bool
+	PID     int
+	Started time.Time
+	// Writable says whether it may accept writes: it was started so, or is being promoted.
+	Writable bool
+	// Stopping is the most forceful mode in which it was told to stop; 0 if it was not.
+	Stopping Mode
+	// Exit is that of the last server; nil if none has ended.
+	Exit *Exit
+}
+
+// Server is the PostgreSQL server of an instance: at most one process at a time.
+type Server struct {
+	children *Children
+	// line receives what the server writes to its standard error, which is little once its log is set up.
+	line func(string)
+	// changed is called after a start or an end.
+	changed func()
+
+	mu       sync.Mutex
+	snapshot Snapshot
+	done     chan struct{}
+}
+
+// NewServer is a server that does not run.
+func NewServer(children *Children, line func(string), changed func()) *Server {
+	done := make(chan struct{})
+	close(done)
+	return &Server{children: children, line: line, changed: changed, done: done}
+}
+
+// Start starts the server and returns as soon as its process exists.
+func (s *Server) Start(spec Spec) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.snapshot.Running {
+		return ErrRunning
+	}
+	// Not bound to a context: it is stopped by Stop only, in the order that its data needs.
+	cmd := s.children.Command(context.Background(), spec.Program, "-D", spec.DataDirectory)
+	read, write, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("starting PostgreSQL: %w", err)
+	}
+	cmd.Stdout, cmd.Stderr = write, write
+	// PG_GRANDPARENT_PID and other variables of pg_ctl are not ours; the agent's own environment may name a host or a user.
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "LANG=C.UTF-8")
+	err = s.children.Start(cmd)
+	_ = write.Close()
+	if err != nil {
+		_ = read.Close()
+		return fmt.Errorf("starting PostgreSQL: %w", err)
+	}
+	exit := s.snapshot.Exit
+	s.snapshot = Snapshot{Running: true, PID: cmd.Process.Pid, Started: time.Now(), Writable: spec.Writable, Exit: exit}
+	s.done = make(chan struct{})
+	drained := make(chan struct{})
+	go func() { defer close(drained); s.copyLines(read) }()
+	go func() {
+		err := s.children.Wait(cmd)
+		select { // its last words say why it ended
+		case <-drained:
+		case <-time.After(time.Second):
+		}
+		if err != nil { // and what it wrote to its log is being read
+			time.Sleep(lastWords)
+		}
+		s.ended(err)
+	}()
+	return nil
+}
+
+func (s *Server) copyLines(from io.ReadCloser) {
+	defer func() { _ = from.Close() }()
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		s.line(lines.Text())
+	}
+	_, _ = io.Copy(io.Discard, from)
+}
+
+func (s *Server) ended(err error) {
+	s.mu.Lock()
+	now := time.Now()
+	s.snapshot.Exit = &Exit{Asked: s.snapshot.Stopping != 0, Err: err, At: now, Ran: now.Sub(s.snapshot.Started)}
+	s.snapshot.Running, s.snapshot.PID, s.snapshot.Writable, s.snapshot.Stopping = false, 0, false, 0
+	close(s.done)
+	s.mu.Unlock()
+	s.changed()
+}
+
+// Stop tells the server to stop in that mode. It does not wait, and does nothing if the server was told so already.
+func (s *Server) Stop(mode Mode) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.snapshot.Running || s.snapshot.Stopping >= mode {
+		return
+	}
+	s.snapshot.Stopping = mode
+	switch mode {
+	case Fast:
+		_ = syscall.Kill(s.snapshot.PID, syscall.SIGINT)
+	case Immediate:
+		_ = syscall.Kill(s.snapshot.PID, syscall.SIGQUIT)
+	case Kill:
+		killTree(s.snapshot.PID)
+	}
+}
+
+// StopAndWait stops the server in fast mode, in immediate mode after bound, and by force a little later. It returns when the
+// server has ended or with the context.
+func (s *Server) StopAndWait(ctx context.Context, bound time.Duration) {
+	for _, attempt := range []struct {
+		mode Mode
+		wait time.Duration
+	}{{Fast, bound}, {Immediate, 6 * time.Second}, {Kill, time.Minute}} {
+		s.Stop(attempt.mode)
+		select {
+		case <-s.Done():
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(attempt.wait):
+		}
+	}
+}
+
+// Reload tells the server to read its configuration and certificates again.
+func (s *Server) Reload() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.snapshot.Running {
+		_ = syscall.Kill(s.snapshot.PID, syscall.SIGHUP)
+	}
+}
+
+// SetWritable says that the server may accept writes from now on: it is being promoted. To be called before it is.
+func (s *Server) SetWritable() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.snapshot.Writable = s.snapshot.Running
+}
+
+// Snapshot is the server now.
+func (s *Server) Snapshot() Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.snapshot
+}
+
+// Done is closed when the server that runs now has ended; it is closed if none runs.
+func (s *Server) Done() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.done
+}
