@@ -29,11 +29,12 @@ short_hash() { sha256sum | cut -c1-12; }
 # push_once REFERENCE TARBALL: pushes, unless the registry has it. A reference names its content (its tag holds a
 # hash), so what is there is right. A registry that lost its manifests gets them again from the cached tarball.
 push_once() {
-  local ref=$1 tarball=$2
+  local ref=$1 tarball=$2 said
   if "$BIN/crane" digest "$ref" >/dev/null 2>&1; then return; fi
   say "pushing $ref"
-  retry 3 "$BIN/crane" push "$tarball" "$ref" >/dev/null ||
-    die "cannot push to $REGISTRY: is the cluster up (make cluster), or is REGISTRY right?"
+  said=$(retry 3 "$BIN/crane" push "$tarball" "$ref" 2>&1) && return
+  echo "$said" | tail -n 3 >&2
+  die "cannot push to $REGISTRY: is the cluster up (make cluster), or is REGISTRY right?"
 }
 
 # record NAME=VALUE...: sets these lines in bin/images.env and leaves the others as they are
