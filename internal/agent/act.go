@@ -104,7 +104,7 @@ func (a *Agent) takeSeed(w *world) {
 // seedOutcome is the outcome while data is being made.
 func (a *Agent) seedOutcome(role agentapi.Role, what string) outcome {
 	result := outcome{state: agentapi.StateSeeding, role: role, notReady: what}
-	if a.clones.failures > 5 {
+	if a.clones.failures > 0 && time.Since(a.clones.since) > seedPatience {
 		result.problem = problem(reasonSeed, a.clones.message)
 	}
 	return result
@@ -133,6 +133,7 @@ func (a *Agent) start(ctx context.Context, w *world, writable bool, upstream str
 	}
 	if err == nil {
 		a.upstream = upstream
+		a.files.certificatesChanged(a.options.Paths) // the server reads them now
 		a.log.Info("Starting PostgreSQL", "writable", writable, "upstream", upstream)
 		err = a.server.Start(supervise.Spec{Program: a.programs.Postgres, DataDirectory: a.volume.Dir(), Writable: writable})
 	}

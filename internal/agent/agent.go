@@ -167,15 +167,18 @@ func (a *Agent) address(port int) string {
 }
 
 func (a *Agent) loop(ctx, background context.Context) {
-	ticker := time.NewTicker(roundInterval)
-	defer ticker.Stop()
 	for ctx.Err() == nil {
-		a.round(ctx, background)
+		pause := roundInterval
+		if a.round(ctx, background) {
+			pause = hurriedInterval
+		}
+		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-		case <-ticker.C:
+		case <-timer.C:
 		case <-a.kick:
 		}
+		timer.Stop()
 	}
 }
 

@@ -81,6 +81,8 @@ func DefaultPorts() Ports {
 // Bounds and intervals of the loop.
 const (
 	roundInterval = time.Second
+	// hurriedInterval is between rounds while something is about to happen in the server, which does not tell.
+	hurriedInterval = 200 * time.Millisecond
 	// streamGrace is how long a standby that does not stream still counts as ready.
 	streamGrace = 30 * time.Second
 	// followBound is how long a standby that says it cannot follow may try before it is cloned again.
@@ -96,7 +98,8 @@ const (
 	steadyRun    = time.Minute
 	// failuresReported is after how many failures in a row the instance counts as failed.
 	failuresReported = 3
-	// Clones that fail: the pause grows to cloneLast.
+	// Data that cannot be made is a problem after seedPatience; the pause between attempts grows to cloneLast.
+	seedPatience = 30 * time.Second
 	cloneFirst = time.Second
 	cloneLast  = 15 * time.Second
 	// releaseTimeout bounds the last words to the API server.

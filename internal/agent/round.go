@@ -53,14 +53,16 @@ type outcome struct {
 	notReady string
 }
 
-// round goes round once. ctx ends with the agent; background outlives it.
-func (a *Agent) round(ctx, background context.Context) {
+// round goes round once, and says whether the next should come soon. ctx ends with the agent; background outlives it.
+func (a *Agent) round(ctx, background context.Context) (hurry bool) {
 	w := world{now: time.Now(), server: a.server.Snapshot()}
 	result := a.observeAndAct(ctx, background, &w)
 	if ctx.Err() != nil {
-		return
+		return false
 	}
-	a.publish(w, result)
+	ready := a.publish(w, result)
+	return !ready && w.server.Running && w.now.Sub(w.server.Started) < streamGrace ||
+		result.state == agentapi.StateStarting && w.state != nil
 }
 
 func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome {

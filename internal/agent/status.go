@@ -5,8 +5,8 @@ import (
 	"github.com/pgsteward/pgsteward/internal/postgres"
 )
 
-// publish makes the round's status known to whoever asks.
-func (a *Agent) publish(w world, result outcome) {
+// publish makes the round's status known to whoever asks, and says whether the instance is ready and, as a standby, streams.
+func (a *Agent) publish(w world, result outcome) bool {
 	status := agentapi.Status{
 		Instance: a.options.Instance, PodUID: a.options.PodUID, AgentVersion: a.options.Version,
 		State: result.state, Role: result.role, Problem: result.problem,
@@ -45,6 +45,7 @@ func (a *Agent) publish(w world, result outcome) {
 	status.Ready = notReady == ""
 	a.board.Set(status)
 	a.health.Beat(a.config != nil && result.state != "", notReady)
+	return status.Ready && (status.Role == agentapi.RolePrimary || status.Streaming)
 }
 
 // describeRunning adds what a running server says, and returns why it is not ready.
