@@ -1,3 +1,5 @@
+# This file is read first, as its name says: the others use its variables in their prerequisites.
+#
 # Build tools. Each module under hack/tools/ pins a few programs that agree on their dependencies; hack/tools/build.sh builds
 # a module once into CACHE and links its programs into bin/. Targets name the tools they need as order-only prerequisites
 # (`bundle: | $(OPERATOR_SDK)`), so that nothing is built before it is needed.
