@@ -91,6 +91,8 @@ type Status struct {
 	Role  Role  `json:"role,omitempty"`
 	// Ready says whether clients should come: the primary serves, or the standby streams.
 	Ready bool `json:"ready"`
+	// DataKnown is false until the agent has looked at its volume, or if it cannot read it: then HasData means nothing.
+	DataKnown bool `json:"dataKnown"`
 	// HasData says whether the volume has a complete data directory.
 	HasData bool `json:"hasData"`
 	// DataRole is what the data directory was last run as. It matters when no instance holds the lease.
