@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# test.sh all|packages|unit|e2e - runs tests.
+#   all       everything, from a machine with nothing but Go, make and git; goes on after a failure, where that makes sense, so that
+#             one run shows all of them. Its last line is "N passed, N failed", over all parts. In CI (CI=true), or with KEEP=0,
+#             it stops the local cluster at the end.
+#   packages  installs what agent tests need
+#   unit      unit tests, envtest, and the agent's tests with real PostgreSQL
+#   e2e       the end-to-end tests whose names match FOCUS, on a cluster with the operator deployed
+# Each part has a limit after which it is stopped and counts as failed.
+set -euo pipefail
+. "$(dirname "$0")/env.sh"
+cd "$ROOT"
+NODES=${NODES:-3}
+LOGS=$BIN/test # where parts leave their records
+
+# --- parts ---------------------------------------------------------------------------------------------------------------
+# install_packages: PostgreSQL for the agent's tests, without the cluster that Debian's package would start; shellcheck for verify
+install_packages() {
+  local missing=()
+  compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
+  command -v shellcheck >/dev/null || missing+=(shellcheck)
+  [ ${#missing[@]} -gt 0 ] || return 0
+  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    die "missing: ${missing[*]}; install them (where there is apt-get, this script does, as root)"
+  fi
+  say "installing ${missing[*]}"
+  if [ ! -e /etc/postgresql-common/createcluster.conf ]; then
+    mkdir -p /etc/postgresql-common
+    echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
+  fi
+  export DEBIAN_FRONTEND=noninteractive
+  retry 3 apt-get update -qq
+  retry 3 apt-get install -y -qq --no-install-recommends -o Dpkg::Options::=--force-confold "${missing[@]}" >/dev/null
+}
+
+unit() {
+  bin/gotestsum --format pkgname --format-hide-empty-pkg --jsonfile "$LOGS/unit.json" -- -count 1 -timeout 15m ./...
+}
+
+e2e() {
+  local focus=() parallel=2
+  [ -z "${FOCUS:-}" ] || focus=(-run "$FOCUS")
+  local rc=0
+  bin/gotestsum --format "${E2E_FORMAT:-testname}" --jsonfile "$LOGS/e2e.json" -- \
+    -tags e2e -count 1 -timeout 40m -parallel "$parallel" "${focus[@]}" ./test/e2e || rc=$?
+  measured "$LOGS/e2e.json"
+  return "$rc"
+}
+
+# measured JSON: what tests measured, which a test that passes does not show
+measured() { sed -n 's/.*"Output":".*MEASURED: \(.*\)\\n".*/measured: \1/p' "$1"; }
+
+# --- counting ------------------------------------------------------------------------------------------------------------
+passed=0 failed=0 broken=()
+
+# count_tests JSON RC: adds the tests in gotestsum's record; a run that failed without a failed test (it did not compile, or was
+# stopped) counts as one failure
+count_tests() {
+  local p f
+  p=$(grep -c '"Action":"pass".*"Test":' "$1" 2>/dev/null) || true
+  f=$(grep -c '"Action":"fail".*"Test":' "$1" 2>/dev/null) || true
+  [ "$2" = 0 ] || [ "${f:-0}" -gt 0 ] || f=1
+  passed=$((passed + ${p:-0})) failed=$((failed + ${f:-0}))
+}
+
+# part NAME LIMIT COMMAND...: runs a part of the whole, with its heading, time and limit
+part() {
+  local name=$1 limit=$2 start=$SECONDS rc=0; shift 2
+  printf '\n=== %s (since the start: %d s)\n' "$name" "$start"
+  timeout --kill-after=60s "$limit" "$@" </dev/null || rc=$?
+  case $rc in
+  0) printf '=== %s: done in %d s\n' "$name" $((SECONDS - start)) ;;
+  124 | 137) printf '=== %s: FAILED: not done after %s\n' "$name" "$limit" ;;
+  *) printf '=== %s: FAILED with exit code %d after %d s\n' "$name" "$rc" $((SECONDS - start)) ;;
+  esac
+  [ "$rc" = 0 ] || broken+=("$name")
+  return "$rc"
+}
+
+# step: a part that is one check; tests: a part that is many
+step() {
+  if part "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); return 1; fi
+}
+tests() {
+  local name=$1 rc=0
+  rm -f "$LOGS/$name.json"
+  part "$@" || rc=$?
+  count_tests "$LOGS/$name.json" "$rc"
+  return "$rc"
+}
+
+# --- the whole -----------------------------------------------------------------------------------------------------------
+end() {
+  local rc=$?
+  trap - EXIT
+  if [ "${KEEP:-}" = 0 ] || { [ -n "${CI:-}" ] && [ "${KEEP:-}" != 1 ]; }; then
+    part cluster-down 5m make -s cluster-down || rc=1
+  fi
+  [ "$failed" = 0 ] || rc=1
+  [ "$rc" = 0 ] || [ "$failed" -gt 0 ] || failed=1
+  printf '\n'
+  [ ${#broken[@]} = 0 ] || printf 'FAIL: %s\n' "${broken[*]}"
+  printf '%d s in all\n%d passed, %d failed\n' "$SECONDS" "$passed" "$failed"
+  exit "$rc"
+}
+
+all() {
+  rm -rf "$LOGS"; mkdir -p "$LOGS"
+  trap end EXIT
+  trap 'exit 130' INT TERM
+  local ground=yes
+  step packages 10m hack/test.sh packages || true
+  step tools 20m make -s bin/gotestsum bin/controller-gen || true
+  step cluster 45m make -s cluster "NODES=$NODES" || ground=
+  step images 30m make -s images || ground=
+  tests unit 20m hack/test.sh unit || true
+  step verify 30m make -s verify || true
+  if [ "$ground" ] && step deploy 6m make -s deploy; then
+    tests e2e 41m hack/test.sh e2e || true
+  fi
+}
+
+case ${1:-} in
+all) all ;;
+packages) install_packages ;;
+unit | e2e) mkdir -p "$LOGS"; "$1" ;;
+*) die "usage: test.sh all|packages|unit|e2e" ;;
+esac
