@@ -50,19 +50,20 @@ build_tools() {
     -ldflags "-s -w -X $variable.Version=$version -X $variable.Package=github.com/containerd/containerd/v2" -o "$1/" ./cmd/... tool
 }
 # pause, which every pod needs, and busybox, a small image with a shell for checks
+mkimage() { "$BIN/mkimage" -arch "$(go env GOARCH)" "$@" >/dev/null; }
 build_images() {
   local dir=$1 work lib applet bb
   work=$(mktemp -d); mkdir -p "$dir/preload" "$dir/push"
-  "$BIN/mkimage" -arch "$(go env GOARCH)" -tag 127.0.0.1:5000/pause:1 -o "$dir/preload/pause.tar" -add "$TOOLS/pause=/pause" -entrypoint /pause -user 65535:65535
+  mkimage -tag 127.0.0.1:5000/pause:1 -o "$dir/preload/pause.tar" -add "$TOOLS/pause=/pause" -entrypoint /pause -user 65535:65535
   # Debian's busybox with the C library of this machine (the static one crashes on host names)
-  (cd "$work" && retry 3 apt-get download -qq busybox && dpkg -x busybox_*.deb .)
-  bb=$(ls "$work"/bin/busybox "$work"/usr/bin/busybox 2>/dev/null | head -1)
+  chmod 755 "$work"; (cd "$work" && retry 3 apt-get download -qq busybox 2>/dev/null && dpkg -x busybox_*.deb .)
+  bb=$(find "$work" -path '*bin/busybox' -type f)
   printf 'passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n' > "$work/nsswitch.conf"
   printf 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n' > "$work/passwd"
   local args=(-add "$bb=/bin/busybox" -add "$work/passwd=/etc/passwd" -add "$work/nsswitch.conf=/etc/nsswitch.conf" -mkdir tmp=1777 -mkdir root)
   for lib in $(ldd "$bb" | grep -o '/[^ ]*'); do args+=(-add "$(realpath "$lib")=$lib"); done
   for applet in $("$bb" --list); do [ "$applet" = busybox ] || args+=(-link "bin/$applet=busybox"); done
-  "$BIN/mkimage" -arch "$(go env GOARCH)" -tag 127.0.0.1:5000/busybox:1 -o "$dir/push/busybox.tar" "${args[@]}" -cmd sh -env PATH=/bin
+  mkimage -tag 127.0.0.1:5000/busybox:1 -o "$dir/push/busybox.tar" "${args[@]}" -cmd sh -env PATH=/bin
   rm -rf "$work"
 }
 # the bundle: links to all of it under the names they are called by
