@@ -24,6 +24,9 @@ func (a *Agent) act(ctx context.Context, w *world) outcome {
 	case election.Wait, election.RunStandby, election.CloneFrom, election.Refuse:
 		a.keeper.Hold(false)
 	}
+	if a.fence(w) {
+		return outcome{state: agentapi.StateStopping, notReady: "runs read-write without the lease"}
+	}
 	switch w.decision.Action {
 	case election.Bootstrap:
 		return a.bootstrap(ctx, w)
@@ -46,11 +49,20 @@ var refusals = map[election.Problem]string{
 	election.SystemMismatch: reasonSystem, election.DataLost: reasonDataLost, election.MembersSilent: reasonNoPrimary,
 }
 
+// fence stops a server that writes, or may, although this instance is not to be primary. The guard does that too when the
+// lease is lost; here are also the cases in which somebody promoted a standby by hand.
+func (a *Agent) fence(w *world) bool {
+	writes := w.server.Writable || w.state != nil && !w.state.InRecovery
+	if !writes || w.decision.Action == election.RunPrimary && w.server.Writable {
+		return false
+	}
+	a.log.Error("Stopping PostgreSQL, which runs read-write without the lease", "holder", w.view.Holder)
+	a.server.Stop(supervise.Immediate)
+	return true
+}
+
 // wait runs nothing that may write; a standby goes on.
 func (a *Agent) wait(w *world) outcome {
-	if w.server.Writable {
-		a.server.Stop(supervise.Fast)
-	}
 	result := a.serverOutcome(w)
 	result.notReady = w.decision.Reason
 	if reason, ok := refusals[w.decision.Problem]; ok {

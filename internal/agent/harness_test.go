@@ -35,6 +35,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/pgsteward/pgsteward/internal/agent/lease"
+	"github.com/pgsteward/pgsteward/internal/agent/sql"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
@@ -530,4 +531,14 @@ func (b *syncBuffer) String() string {
 func tailOf(text string, lines int) string {
 	all := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+func portText(a *testAgent) string { return strconv.Itoa(a.cluster.ports.Postgres) }
+
+// sqlWanted is what a primary is set up with.
+func sqlWanted(a *testAgent, password string) sql.Wanted {
+	return sql.Wanted{
+		Owner: "app", Database: "app", OwnerPassword: password, SuperuserPassword: "super-secret",
+		Slots: []string{naming.SlotName("db-2")},
+	}
 }

@@ -86,7 +86,7 @@ const (
 	// streamGrace is how long a standby that does not stream still counts as ready.
 	streamGrace = 30 * time.Second
 	// followBound is how long a standby that says it cannot follow may try before it is cloned again.
-	followBound = 15 * time.Second
+	followBound = 10 * time.Second
 	// setupGrace is how long a primary that has not made its roles and database yet is kept from being ready.
 	setupGrace = 15 * time.Second
 	// setupRetry and setupRefresh are the pauses after a setup that failed and one that did not.
@@ -100,8 +100,8 @@ const (
 	failuresReported = 3
 	// Data that cannot be made is a problem after seedPatience; the pause between attempts grows to cloneLast.
 	seedPatience = 30 * time.Second
-	cloneFirst = time.Second
-	cloneLast  = 15 * time.Second
+	cloneFirst   = time.Second
+	cloneLast    = 15 * time.Second
 	// releaseTimeout bounds the last words to the API server.
 	releaseTimeout = 3 * time.Second
 	// DefaultStopBound leaves a few seconds of Kubernetes' default grace period of 30 s.

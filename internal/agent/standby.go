@@ -17,11 +17,6 @@ func (a *Agent) runStandby(ctx context.Context, w *world) outcome {
 		upstream = a.upstream
 	}
 	a.setupPID, a.setupDone = 0, ""
-	if w.server.Writable {
-		a.log.Warn("Stopping PostgreSQL, since another instance holds the lease", "holder", upstream)
-		a.server.Stop(supervise.Fast)
-		w.server = a.server.Snapshot()
-	}
 	if a.reclone != "" && upstream != "" {
 		return a.clone(ctx, w, upstream)
 	}

@@ -28,7 +28,8 @@ type State struct {
 }
 
 // A standby's timeline is the one it receives, or else the one of its last restart point. pg_stat_wal_receiver has its row
-// only while the process lives.
+// only while the process lives. PostgreSQL leaves pending_restart set when a line that would have needed a restart was taken
+// out again, so such a parameter counts only if its value comes from the file or is in it.
 const observeQuery = `
 SELECT recovery,
        CASE WHEN recovery
@@ -43,7 +44,10 @@ SELECT recovery,
        coalesce(receiver.status = 'streaming', false),
        greatest(coalesce(receiver.latest_end_lsn - pg_last_wal_replay_lsn(), 0), 0)::bigint,
        CASE WHEN recovery THEN pg_get_wal_replay_pause_state() = 'paused' ELSE false END,
-       ARRAY(SELECT name FROM pg_settings WHERE pending_restart ORDER BY name)
+       ARRAY(SELECT name FROM pg_settings
+             WHERE pending_restart
+                   AND (source = 'configuration file' OR EXISTS (SELECT FROM pg_file_settings AS f WHERE f.name = pg_settings.name))
+             ORDER BY name)
 FROM pg_is_in_recovery() AS recovery
      LEFT JOIN pg_stat_wal_receiver AS receiver ON true`
 
