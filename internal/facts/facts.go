@@ -181,7 +181,7 @@ func (i Instance) Problem() *Problem {
 		return i.Pod.Problem
 	}
 	if report, known := i.Report.Get(); known && report.Problem != nil {
-		return &Problem{Reason: report.Problem.Reason, Message: report.Problem.Message}
+		return &Problem{Reason: report.Problem.Reason, Message: i.Name + ": " + report.Problem.Message}
 	}
 	return nil
 }
