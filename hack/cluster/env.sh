@@ -30,8 +30,8 @@ if [ "$OFF" = 0 ]; then REGDIR=$CACHE/cluster/registry; else REGDIR=$STATE/regis
 export PATH=$BUNDLE/bin:$PATH:/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin
 export KUBECONFIG=$STATE/admin.kubeconfig
 
-# started PID: when it started, in clock ticks since boot: with the pid it names a process for good
-started() { awk '{print $22}' "/proc/$1/stat" 2>/dev/null; }
+# started PID: when it started, in clock ticks since boot: with the pid it names a process for good. Nothing for a zombie.
+started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | awk '$1 != "Z" {print $20}'; }
 # alive NAME: whether the process kept under that name still runs
 alive() { local p s; [ -s "$RUN/$1.pid" ] && read -r p s < "$RUN/$1.pid" && [ -n "$s" ] && [ "$(started "$p")" = "$s" ]; }
 # keep NAME CMD...: starts CMD in a session of its own; its output goes to LOG/NAME.log, its pid and start to RUN/NAME.pid.

@@ -166,14 +166,21 @@ start() {
   echo "nameserver $DNS" > "$D/etc/kubernetes/resolv.conf"
   [ -s "$D/machine-id" ] || tr -d - < /proc/sys/kernel/random/uuid > "$D/machine-id"
   containerd_config; cni_config; kubelet_config; proxy_config
+  date +%s > "$RUN/$name.since"
   keep "$name" nsenter --net="/run/netns/$ns" unshare --mount --pid --uts --ipc --propagation private --fork --kill-child=KILL --mount-proc \
     bash "$LIB/node-init.sh" "$STATE" "$name" "$ip"
   ip route replace "$PODS.$n.0/24" via "$ip"; route_services
 }
 power_off() { stop "$name" KILL; cgroups_rm; route_services; }
+# ready: Ready, and said so since the node was started or joined (until then the API server shows what was before)
+ready() {
+  local status heartbeat
+  read -r status heartbeat < <(kubectl --request-timeout=5s get node "$name" -o 'jsonpath={range .status.conditions[?(@.type=="Ready")]}{.status} {.lastHeartbeatTime}{end}' 2>/dev/null) || [ -n "$status" ] || return 1
+  [ "$status" = True ] && [ "$(date -d "$heartbeat" +%s)" -ge "$(cat "$RUN/$name.since" 2>/dev/null || echo 0)" ]
+}
 wait_ready() {
   for i in $(seq 480); do
-    if [ "$(kubectl get node "$name" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}' 2>/dev/null)" = True ]; then
+    if ready; then
       kubectl patch node "$name" -p "{\"spec\":{\"podCIDR\":\"$PODS.$n.0/24\",\"podCIDRs\":[\"$PODS.$n.0/24\"]}}" >/dev/null; return
     fi
     alive "$name" || die "$name ended: see $LOG/$name.log"
@@ -185,13 +192,14 @@ wait_ready() {
 case $cmd in
   add|start) start; [ "${1:-}" = nowait ] || wait_ready ;;
   up) rm -f "$D"/hold-*; alive "$name" || { cgroups_rm; start; }
-    ip link set "$veth" up; route_services; [ "${1:-}" = nowait ] || wait_ready ;;
+    connected "$n" || { ip link set "$veth" up; date +%s > "$RUN/$name.since"; route_services; }
+    [ "${1:-}" = nowait ] || wait_ready ;;
   wait) wait_ready ;;
   kill) power_off ;;
   rm) power_off; [ "${1:-}" = down ] || timeout 10 kubectl delete node "$name" --wait=false >/dev/null 2>&1 || true
     network_rm; rm -rf "$D" ;;
   cut) ip link set "$veth" down; route_services ;;
-  join) ip link set "$veth" up; route_services ;;
+  join) ip link set "$veth" up; date +%s > "$RUN/$name.since"; route_services ;;
   hold) touch "$D/hold-${1:?which service}"; inside bash -c "kill -KILL \$(cat /run/$1.pid)" ;;
   release) rm -f "$D/hold-${1:?which service}" ;;
   exec) inside "$@" ;;

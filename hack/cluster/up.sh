@@ -149,14 +149,12 @@ mend() {
   local c
   for c in $COMPONENTS; do alive "$(kept "$c")" || { say "$(kept "$c") does not run: starting it"; start_"$c"; }; done
   wait_apiserver; wait_dns; switch_audit
-  [ "$(ready_nodes)" -lt "$nodes" ] || return 0
-  say "$(ready_nodes) of $nodes nodes are Ready: bringing them up"
   nodes_up
 }
 nodes_up() { # NODES nodes run and are Ready, whatever tests did to them
   local n
   for n in $(seq "$nodes"); do "$HERE/node.sh" up "$n" nowait || return 1; done
-  for n in $(seq "$nodes"); do "$HERE/node.sh" wait "$n" || return 1; say "node$n is Ready ($(since))"; done
+  for n in $(seq "$nodes"); do "$HERE/node.sh" wait "$n" || return 1; done
 }
 ready_nodes() { kubectl get nodes --no-headers 2>/dev/null | awk '$2 == "Ready"' | wc -l; }
 switch_audit() {

@@ -16,7 +16,7 @@ least=$((320 << 20))   # mkfs.xfs makes nothing smaller than 300 MB
 init_pid() {
   local p s now
   read -r p s < "$state/run/$node.pid" 2>/dev/null || return 1
-  now=$(awk '{print $22}' "/proc/$p/stat" 2>/dev/null) || return 1
+  now=$(sed 's/.*) //' "/proc/$p/stat" 2>/dev/null | awk '$1 != "Z" {print $20}')
   [ "$now" = "$s" ] || return 1
   tr -d ' ' < "/proc/$p/task/$p/children"
 }
