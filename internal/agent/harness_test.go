@@ -213,7 +213,7 @@ func (c *testCluster) start(name string) *testAgent {
 	c.t.Cleanup(a.stop)
 	c.t.Cleanup(func() {
 		if c.t.Failed() {
-			c.t.Logf("log of %s:\n%s", name, tailOf(a.log.String(), 60))
+			c.t.Logf("log of %s:\n%s", name, tailOf(a.log.String(), 400))
 		}
 	})
 	return a
