@@ -36,9 +36,9 @@ type Input struct {
 	// SystemIdentifier is empty while it is not known.
 	SystemIdentifier string
 	// Volumes are the volumes that exist: what cannot be changed of them is left as it is.
-	Volumes []facts.Volume
-	Credentials      credential.Set
-	Settings         Settings
+	Volumes     []facts.Volume
+	Credentials credential.Set
+	Settings    Settings
 }
 
 // Object is one object to apply.

@@ -92,7 +92,8 @@ type Pod struct {
 	UID  string
 	// Current says whether it was made from the StatefulSet's present template.
 	Current bool
-	// Ready is the kubelet's word.
+	// Running says whether the postgres container runs, and Ready whether it is ready, in the kubelet's last word.
+	Running  bool
 	Ready    bool
 	Deleting bool
 	Node     string

@@ -45,6 +45,9 @@ func podFacts(pod *corev1.Pod, set *appsv1.StatefulSet) *facts.Pod {
 			p.Problem = &facts.Problem{Reason: v1.ReasonUnschedulable, Message: fmt.Sprintf("Pod %s finds no node: %s", pod.Name, condition.Message)}
 		}
 	}
+	p.Running = slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.Name == naming.ContainerPostgres && s.State.Running != nil
+	})
 	if problem := containerProblem(pod); problem != nil && !p.Deleting {
 		p.Problem = problem
 	}

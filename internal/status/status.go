@@ -153,12 +153,12 @@ func instanceProblem(i facts.Instance) *facts.Problem {
 	if p := i.Problem(); p != nil {
 		return p
 	}
-	if i.UnheardFor <= unheardGrace || i.Pod == nil || i.Pod.Deleting {
+	if i.UnheardFor <= unheardGrace || i.Pod == nil || i.Pod.Deleting || !i.Pod.Running {
 		return nil
 	}
 	return &facts.Problem{
 		Reason:  v1.ReasonAgentUnreachable,
-		Message: fmt.Sprintf("The operator cannot reach the agent of %s (port %d of Pod %s): is there a NetworkPolicy in between?", i.Name, naming.PortAgent, i.Pod.Name),
+		Message: fmt.Sprintf("The agent of %s does not answer the operator (port %d of Pod %s): its node may be down, or a NetworkPolicy in between", i.Name, naming.PortAgent, i.Pod.Name),
 	}
 }
 

@@ -25,7 +25,7 @@ type MemberBuilder struct {
 func Member(ordinal int) *MemberBuilder {
 	return &MemberBuilder{
 		ordinal: ordinal,
-		pod:     facts.Pod{Current: true, Node: "node-1", IP: "10.0.0.1"},
+		pod:     facts.Pod{Current: true, Running: true, Node: "node-1", IP: "10.0.0.1"},
 		volume:  facts.Volume{Bound: true, Bytes: GiB},
 	}
 }
@@ -88,6 +88,9 @@ func (b *MemberBuilder) Unheard(d time.Duration) *MemberBuilder {
 	return b
 }
 
+// NotStarted has a Pod whose postgres container does not run yet.
+func (b *MemberBuilder) NotStarted() *MemberBuilder { b.pod.Running = false; return b }
+
 // Holds the lease, whatever its agent says.
 func (b *MemberBuilder) Holds() *MemberBuilder { b.holds = true; return b }
 
@@ -95,7 +98,10 @@ func (b *MemberBuilder) Holds() *MemberBuilder { b.holds = true; return b }
 func (b *MemberBuilder) NoPod() *MemberBuilder { b.noPod = true; return b }
 
 // Unplaced has a Pod without a node.
-func (b *MemberBuilder) Unplaced() *MemberBuilder { b.pod.Node, b.pod.IP = "", ""; return b }
+func (b *MemberBuilder) Unplaced() *MemberBuilder {
+	b.pod.Node, b.pod.IP, b.pod.Running = "", "", false
+	return b
+}
 
 // Refused has no Pod, since the API server refuses it.
 func (b *MemberBuilder) Refused(reason, message string) *MemberBuilder {
@@ -125,7 +131,10 @@ func (b *MemberBuilder) Labelled(role, configHash string) *MemberBuilder {
 }
 
 // Report changes what its agent says.
-func (b *MemberBuilder) Report(change func(*agentapi.Status)) *MemberBuilder { change(b.report); return b }
+func (b *MemberBuilder) Report(change func(*agentapi.Status)) *MemberBuilder {
+	change(b.report)
+	return b
+}
 
 // NoVolume has no volume claim.
 func (b *MemberBuilder) NoVolume() *MemberBuilder { b.noVolume = true; return b }
