@@ -4,9 +4,6 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -74,14 +71,14 @@ func control(version uint32, change func(content []byte)) []byte {
 	if change != nil {
 		change(content)
 	}
-	crc := map[uint32]int{controlVersion13: offsetCRC13, controlVersion18: offsetCRC18}[version]
+	crc := map[uint32]int{controlVersion13: offsetCRC13, controlVersion17: offsetCRC13, controlVersion18: offsetCRC18}[version]
 	order.PutUint32(content[crc:], crc32.Checksum(content[:crc], crc32.MakeTable(crc32.Castagnoli)))
 	return content
 }
 
 func TestParseControl(t *testing.T) {
 	t.Parallel()
-	for _, version := range []uint32{controlVersion13, controlVersion18} {
+	for _, version := range []uint32{controlVersion13, controlVersion17, controlVersion18} {
 		parsed, err := ParseControl(control(version, nil))
 		require.NoError(t, err)
 		assert.Equal(t, "7290000000000000001", parsed.SystemIdentifier)
@@ -106,41 +103,27 @@ func TestParseControl(t *testing.T) {
 	}
 }
 
-// TestParseControl_real compares with what PostgreSQL itself says of a data directory that initdb has just made.
+// TestParseControl_real reads the beginnings of control files that initdb of each major has made; what is expected was printed
+// by that major's pg_controldata.
 func TestParseControl_real(t *testing.T) {
 	t.Parallel()
-	tools, _ := filepath.Glob("/usr/lib/postgresql/*/bin/pg_controldata")
-	if len(tools) == 0 {
-		t.Skip("no PostgreSQL in /usr/lib/postgresql")
+	for major, want := range map[string]Control{
+		"15": {SystemIdentifier: "7713734891461808142", Position: Position{1, 0x1752CA0}},
+		"16": {SystemIdentifier: "7713734891087028239", Position: Position{1, 0x1721290}},
+		"17": {SystemIdentifier: "7713733961711869977", Position: Position{1, 0x1749AE0}},
+		"18": {SystemIdentifier: "7713734890383482895", Position: Position{1, 0x1766068}},
+	} {
+		content, err := os.ReadFile("testdata/pg_control." + major)
+		require.NoError(t, err)
+		want.State, want.Checksums = StateShutdown, true
+		want.Minimums = map[string]int{
+			"max_connections": 100, "max_worker_processes": 8, "max_wal_senders": 10, "max_prepared_transactions": 0, "max_locks_per_transaction": 64,
+		}
+		parsed, err := ParseControl(content)
+		require.NoError(t, err, major)
+		assert.Equal(t, want, parsed, major)
 	}
-	clusters, _ := filepath.Glob("/var/lib/postgresql/*/*/" + ControlFile)
-	if len(clusters) == 0 {
-		t.Skip("no data directory in /var/lib/postgresql")
-	}
-	content, err := os.ReadFile(clusters[0])
-	if err != nil {
-		t.Skip("the data directory is not readable: ", err)
-	}
-	parsed, err := ParseControl(content)
-	require.NoError(t, err)
-	cmd := exec.Command(tools[len(tools)-1], strings.TrimSuffix(clusters[0], "/"+ControlFile))
-	cmd.Env = []string{"LC_ALL=C"}
-	output, err := cmd.Output()
-	require.NoError(t, err)
-	said := map[string]string{}
-	for line := range strings.Lines(string(output)) {
-		name, value, _ := strings.Cut(line, ":")
-		said[name] = strings.TrimSpace(value)
-	}
-	assert.Equal(t, said["Database system identifier"], parsed.SystemIdentifier)
-	assert.Equal(t, said["Latest checkpoint location"], parsed.Position.LSN.String())
-	assert.Equal(t, said["max_connections setting"], itoa(parsed.Minimums["max_connections"]))
-	assert.Equal(t, said["max_wal_senders setting"], itoa(parsed.Minimums["max_wal_senders"]))
-	assert.Equal(t, said["max_locks_per_xact setting"], itoa(parsed.Minimums["max_locks_per_transaction"]))
-	assert.Equal(t, said["Data page checksum version"] != "0", parsed.Checksums)
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 func TestSettings_Merge(t *testing.T) {
 	t.Parallel()
