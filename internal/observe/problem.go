@@ -96,7 +96,8 @@ func lastWords(status corev1.ContainerStatus) string {
 
 // refusal asks the events why the StatefulSet has no Pod.
 func (r *Reader) refusal(ctx context.Context, set *appsv1.StatefulSet) (*facts.Problem, error) {
-	if !set.DeletionTimestamp.IsZero() || r.Now().Sub(set.CreationTimestamp.Time) < podGrace {
+	stopped := set.Spec.Replicas != nil && *set.Spec.Replicas == 0
+	if stopped || !set.DeletionTimestamp.IsZero() || r.Now().Sub(set.CreationTimestamp.Time) < podGrace {
 		return nil, nil
 	}
 	events := &corev1.EventList{}

@@ -53,7 +53,7 @@ func conditionEvents(previous, s v1.PostgresClusterStatus) []Event {
 // isStep says whether the reason is of something done, not of something waited for.
 func isStep(reason string) bool {
 	switch reason {
-	case v1.ReasonCreatingInstances, v1.ReasonRemovingInstance, v1.ReasonRestartingInstance, v1.ReasonReplacingVolume, v1.ReasonDeleting:
+	case v1.ReasonSuspended, v1.ReasonCreatingInstances, v1.ReasonRemovingInstance, v1.ReasonRestartingInstance, v1.ReasonReplacingVolume, v1.ReasonDeleting:
 		return true
 	}
 	return false

@@ -167,6 +167,34 @@ func TestConditions(t *testing.T) {
 			after(running, healthy().Deleting()),
 			v1.PhaseDeleting, "False Deleting", "True Deleting", "False Healthy",
 		},
+		"its deletion takes long": {
+			after(running, healthy().Deleting().Since(time.Hour)),
+			v1.PhaseDeleting, "False DeletionBlocked", "True DeletionBlocked", "True DeletionBlocked",
+		},
+		"it is paused and serves": {
+			after(running, healthy().Paused()),
+			v1.PhaseRunning, "True ClusterReady", "False Paused", "False Healthy",
+		},
+		"it is paused and does not serve": {
+			after(running, cluster().HasSystem().Paused().With(given.Member(1).Primary().Ready(), given.Member(2).Standby(), given.Member(3).Standby().Ready())),
+			v1.PhaseRunning, "False Paused", "False Paused", "False Healthy",
+		},
+		"it is being suspended": {
+			after(running, healthy().Suspended()),
+			v1.PhaseSuspended, "False Suspended", "True Suspended", "False Healthy",
+		},
+		"it is suspended": {
+			after(running, cluster().HasSystem().HeldBy(1).Suspended().With(given.Member(1).NoPod(), given.Member(2).NoPod(), given.Member(3).NoPod())),
+			v1.PhaseSuspended, "False Suspended", "False Suspended", "False Healthy",
+		},
+		"a kept volume is of a newer major": {
+			after(v1.PostgresClusterStatus{}, cluster().KeptVolume(1, given.System).VolumeVersion(1, "17")),
+			v1.PhaseFailed, "False DataVersionMismatch", "True CreatingInstances", "True DataVersionMismatch",
+		},
+		"an instance has an older configuration in force": {
+			after(running, healthy().Generation(2)),
+			v1.PhaseRunning, "False ConfiguringInstances", "True ConfiguringInstances", "False Healthy",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -182,7 +210,7 @@ func TestConditions(t *testing.T) {
 				assert.Equal(t, test.in.Facts.Generation, got.ObservedGeneration, conditionType)
 			}
 			assert.Equal(t, test.in.Facts.Generation, s.ObservedGeneration)
-			assert.Len(t, s.Conditions, 3)
+			assert.Len(t, s.Conditions, 4)
 		})
 	}
 }
@@ -224,6 +252,7 @@ func TestComputeWhole(t *testing.T) {
 		- {type: Ready, status: "False", reason: Unschedulable, message: no node, observedGeneration: 1, lastTransitionTime: "2026-11-29T12:00:00Z"}
 		- {type: Progressing, status: "True", reason: InstancesNotReady, message: Waiting for prod-db-3, observedGeneration: 1, lastTransitionTime: "2026-11-29T12:00:00Z"}
 		- {type: Degraded, status: "True", reason: Unschedulable, message: no node, observedGeneration: 1, lastTransitionTime: "2026-11-29T12:00:00Z"}
+		- {type: Paused, status: "False", reason: NotPaused, message: The annotation pgsteward.io/paused is not set, observedGeneration: 1, lastTransitionTime: "2026-11-29T12:00:00Z"}
 	`, status.Compute(after(was(v1.PhaseRunning, "16.14", "Unknown", given.Now.Add(-time.Hour)), f)))
 }
 

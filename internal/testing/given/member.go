@@ -39,7 +39,8 @@ func (b *MemberBuilder) Primary() *MemberBuilder {
 // SaysPrimary says that it is primary, whoever holds the lease.
 func (b *MemberBuilder) SaysPrimary() *MemberBuilder {
 	b.report = &agentapi.Status{
-		State: agentapi.StateRunning, Role: agentapi.RolePrimary, DataRole: agentapi.RolePrimary, HasData: true,
+		ConfigGeneration: 1,
+		State:            agentapi.StateRunning, Role: agentapi.RolePrimary, DataRole: agentapi.RolePrimary, HasData: true,
 		ServerVersion: "16.14", SystemIdentifier: System, Timeline: 1, LSN: "0/5000000",
 	}
 	return b
@@ -49,7 +50,8 @@ func (b *MemberBuilder) SaysPrimary() *MemberBuilder {
 func (b *MemberBuilder) Standby() *MemberBuilder {
 	lag := int64(0)
 	b.report = &agentapi.Status{
-		State: agentapi.StateRunning, Role: agentapi.RoleStandby, DataRole: agentapi.RoleStandby, HasData: true, Streaming: true,
+		ConfigGeneration: 1,
+		State:            agentapi.StateRunning, Role: agentapi.RoleStandby, DataRole: agentapi.RoleStandby, HasData: true, Streaming: true,
 		ServerVersion: "16.14", SystemIdentifier: System, Timeline: 1, LSN: "0/5000000", ReplayLSN: "0/5000000", LagBytes: &lag,
 	}
 	return b
