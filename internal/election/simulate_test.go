@@ -35,8 +35,8 @@ const (
 )
 
 type simLease struct {
-	version, transitions int
-	holder, pod, system  string
+	version             int
+	holder, pod, system string
 }
 
 type simInstance struct {
