@@ -8,9 +8,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/apply"
@@ -52,12 +52,12 @@ type PostgresCluster struct {
 // Reconcile is one pass over one PostgresCluster.
 func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	c, err := r.Reader.Cluster(ctx, request.NamespacedName)
-	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("reading PostgresCluster %s: %w", request.NamespacedName, err)
-	}
-	if err != nil {
+	if apierrors.IsNotFound(err) {
 		r.Reader.Forget(request.NamespacedName)
 		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading PostgresCluster %s: %w", request.NamespacedName, err)
 	}
 	if c.DeletionTimestamp.IsZero() {
 		if err := r.Writer.Finalizer(ctx, c, true); err != nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	apisv1 "github.com/pgsteward/pgsteward/apis/v1"
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
@@ -158,11 +158,11 @@ func (c *Cluster) Conflict(v Volume) *Problem {
 	}
 	switch {
 	case v.Version != "" && v.Version != c.Version:
-		return &Problem{Reason: apisv1.ReasonDataVersionMismatch, Message: fmt.Sprintf(
+		return &Problem{Reason: v1.ReasonDataVersionMismatch, Message: fmt.Sprintf(
 			"PersistentVolumeClaim %s has data of PostgreSQL %s, while spec.version is %s: create the cluster with version %q, or rename or delete the claim",
 			naming.DataVolume(v.Instance), v.Version, c.Version, v.Version)}
 	case v.SystemIdentifier != "" && c.SystemIdentifier != "" && v.SystemIdentifier != c.SystemIdentifier:
-		return &Problem{Reason: apisv1.ReasonSystemMismatch, Message: fmt.Sprintf(
+		return &Problem{Reason: v1.ReasonSystemMismatch, Message: fmt.Sprintf(
 			"PersistentVolumeClaim %s has data of another PostgreSQL system (%s, the cluster's is %s): rename or delete the claim",
 			naming.DataVolume(v.Instance), v.SystemIdentifier, c.SystemIdentifier)}
 	}
