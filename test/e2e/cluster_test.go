@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,15 +56,26 @@ func (c cluster) patch(t *testing.T, change func(spec *v1.PostgresClusterSpec)) 
 	require.NoError(t, kube.Patch(t.Context(), object, client.MergeFrom(before)))
 }
 
-// waitReady waits until the PostgresCluster says that it is ready, for its present spec, and returns it.
+// waitReady waits until the PostgresCluster says that it is ready, for its present spec, and returns it. After a disturbance it may
+// take a moment until it says that it is not: hence the Pods, which are asked first.
 func (c cluster) waitReady(t *testing.T) *v1.PostgresCluster {
 	t.Helper()
 	var object *v1.PostgresCluster
 	eventually(t, boundReady, c.name+" is ready", func(collect *assert.CollectT) {
+		for name, pod := range c.pods(collect) {
+			require.True(collect, podReady(pod), "%s is not ready", name)
+		}
 		object = c.get(collect)
 		requireReady(collect, object)
 	})
 	return object
+}
+
+// podReady says whether the Pod is ready and there to stay.
+func podReady(pod corev1.Pod) bool {
+	return pod.DeletionTimestamp.IsZero() && slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+	})
 }
 
 // requireReady says whether all is as the spec wants it.
