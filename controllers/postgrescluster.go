@@ -1,10 +1,13 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,15 +37,17 @@ type PostgresCluster struct {
 	Settings build.Settings
 }
 
-// What the operator may do. Roles for instances can only give what the operator may do itself, hence leases and events.
+// What the operator may do. Roles for instances can only give what the operator may do itself, hence leases and events. It has
+// a right to Secrets only where it has bound itself to the ClusterRole pgsteward-secrets: in namespaces that have a cluster.
 //
 // +kubebuilder:rbac:groups=pgsteward.io,resources=postgresclusters,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=pgsteward.io,resources=postgresclusters/status,verbs=get;patch
 // +kubebuilder:rbac:groups=pgsteward.io,resources=postgresclusters/finalizers,verbs=update
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
-// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;services;secrets;configmaps;serviceaccounts,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;services;configmaps;serviceaccounts,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=pgsteward-secrets,verbs=bind
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
@@ -72,8 +77,10 @@ func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (
 	decision := plan.Decide(observed.Facts)
 	renewAt, writeErr := r.write(ctx, c, observed, decision)
 	refused, transient := apply.Refusals(writeErr)
-	if err := r.tell(ctx, c, observed.Facts, decision, refused); err != nil {
-		return ctrl.Result{}, errors.Join(transient, err)
+	if !decision.Quiet || len(refused) > 0 {
+		if err := r.tell(ctx, c, observed.Facts, decision, refused); err != nil {
+			return ctrl.Result{}, errors.Join(transient, err)
+		}
 	}
 	if transient != nil {
 		return ctrl.Result{}, transient
@@ -91,6 +98,9 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 	}
 	if d.Frozen {
 		return time.Time{}, nil
+	}
+	if d.AccessOnly {
+		return time.Time{}, r.Writer.Objects(ctx, c, o.Objects, build.Access(build.Input{Cluster: c, Settings: r.Settings}))
 	}
 	if o.Facts.Image == "" {
 		return time.Time{}, &apply.Refused{
@@ -144,18 +154,33 @@ func (r *PostgresCluster) act(ctx context.Context, o observe.Observation, action
 	}
 }
 
-// deleteAll deletes the cluster's objects of the kinds that match.
+// deleteAll deletes the cluster's objects of the kinds that match; RoleBindings last, since one lets us at the Secrets.
 func (r *PostgresCluster) deleteAll(ctx context.Context, o observe.Observation, match func(kind string) bool) error {
+	kinds := slices.SortedFunc(maps.Keys(o.Objects), func(a, b string) int {
+		return cmp.Or(compareBool(a == "RoleBinding", b == "RoleBinding"), cmp.Compare(a, b))
+	})
 	var errs []error
-	for kind, objects := range o.Objects {
+	for _, kind := range kinds {
 		if !match(kind) {
 			continue
 		}
-		for _, object := range objects {
+		for _, object := range o.Objects[kind] {
 			errs = append(errs, r.Writer.Delete(ctx, object))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
 }
 
 // tell writes the status and says what is new in events.

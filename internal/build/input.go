@@ -15,6 +15,8 @@ import (
 type Settings struct {
 	// OperatorImage is the image whose binary the instances run as their agent.
 	OperatorImage string
+	// ServiceAccount and Namespace are the operator's own; without the former it needs no RoleBinding to come at Secrets.
+	ServiceAccount, Namespace string
 	// PostgresImages are the default images by major version.
 	PostgresImages map[string]string
 }
@@ -49,7 +51,7 @@ type Object = runtime.ApplyConfiguration
 // Objects are all objects of the cluster but the Pods, in the order in which they are to be applied: what a Pod needs comes
 // before it.
 func Objects(in Input) []Object {
-	objects := []Object{
+	objects := append(Access(in),
 		serviceAccount(in),
 		role(in),
 		roleBinding(in),
@@ -60,7 +62,7 @@ func Objects(in Input) []Object {
 		replicationSecret(in),
 		superuserSecret(in),
 		appSecret(in),
-	}
+	)
 	objects = append(objects, services(in)...)
 	if budget := disruptionBudget(in); budget != nil {
 		objects = append(objects, budget)
@@ -69,6 +71,14 @@ func Objects(in Input) []Object {
 		objects = append(objects, dataVolume(in, m), statefulSet(in, m))
 	}
 	return objects
+}
+
+// Access is what the operator itself needs before it can read or write the cluster's Secrets.
+func Access(in Input) []Object {
+	if in.Settings.ServiceAccount == "" {
+		return nil
+	}
+	return []Object{operatorBinding(in)}
 }
 
 // ownerReference makes the garbage collector remove an object with its cluster.

@@ -35,9 +35,10 @@ const (
 	leaderRetry    = 2 * time.Second
 )
 
-// Environment of the operator; the first is set by its Deployment, the second by OLM, the images by both.
+// Environment of the operator, set by its Deployment; the watched namespaces by OLM.
 const (
 	envOperatorImage   = "OPERATOR_IMAGE"
+	envServiceAccount  = "POD_SERVICE_ACCOUNT"
 	envWatchNamespace  = "WATCH_NAMESPACE"
 	envPostgresImage   = "RELATED_IMAGE_POSTGRES_"
 	leaderElectionName = "pgsteward-manager"
@@ -104,10 +105,11 @@ func addController(mgr manager.Manager, settings build.Settings) error {
 	changes := controllers.NewChanges()
 	controller := &controllers.PostgresCluster{
 		Reader: &observe.Reader{
-			Cache:  mgr.GetClient(),
-			API:    mgr.GetAPIReader(),
-			Agents: &observe.Agents{Changed: changes.Changed, Log: mgr.GetLogger().WithName("agents")},
-			Now:    time.Now,
+			Secrets: secrets(mgr, settings, changes),
+			Cache:   mgr.GetClient(),
+			API:     mgr.GetAPIReader(),
+			Agents:  &observe.Agents{Changed: changes.Changed, Log: mgr.GetLogger().WithName("agents")},
+			Now:     time.Now,
 		},
 		Writer:   &apply.Writer{Client: mgr.GetClient(), API: mgr.GetAPIReader()},
 		Recorder: mgr.GetEventRecorder("pgsteward"),
@@ -119,9 +121,41 @@ func addController(mgr manager.Manager, settings build.Settings) error {
 	return nil
 }
 
+// secrets reads Secrets only where the operator has a right to. Outside of Kubernetes, where it has no ServiceAccount, it has that
+// of whoever runs it.
+func secrets(mgr manager.Manager, settings build.Settings, changes controllers.Changes) *observe.Secrets {
+	if settings.ServiceAccount == "" {
+		return nil
+	}
+	return &observe.Secrets{
+		Changed: changes.Changed,
+		Log:     mgr.GetLogger().WithName("secrets"),
+		NewCache: func(namespace string) (cache.Cache, error) {
+			return cache.New(mgr.GetConfig(), cache.Options{
+				HTTPClient:        mgr.GetHTTPClient(),
+				Scheme:            mgr.GetScheme(),
+				Mapper:            mgr.GetRESTMapper(),
+				DefaultNamespaces: map[string]cache.Config{namespace: {}},
+				DefaultTransform:  cache.TransformStripManagedFields(),
+				ByObject:          map[client.Object]cache.ByObject{observe.SecretKind().Object: {Label: ours()}},
+			})
+		},
+	}
+}
+
+// ours selects our objects.
+func ours() labels.Selector {
+	return labels.SelectorFromSet(labels.Set{naming.LabelManagedBy: naming.ManagedBy})
+}
+
 // settingsFromEnvironment are the images.
 func settingsFromEnvironment() (build.Settings, error) {
-	settings := build.Settings{OperatorImage: os.Getenv(envOperatorImage), PostgresImages: map[string]string{}}
+	settings := build.Settings{
+		OperatorImage:  os.Getenv(envOperatorImage),
+		ServiceAccount: os.Getenv(envServiceAccount),
+		Namespace:      os.Getenv(envNamespace),
+		PostgresImages: map[string]string{},
+	}
 	if settings.OperatorImage == "" {
 		return build.Settings{}, fmt.Errorf("the environment has no %s: it must name the operator's own image, from which instances take their agent", envOperatorImage)
 	}
@@ -139,10 +173,9 @@ func managerOptions(flags managerFlags) (ctrl.Options, error) {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme)); err != nil {
 		return ctrl.Options{}, fmt.Errorf("making the scheme: %w", err)
 	}
-	ours := labels.SelectorFromSet(labels.Set{naming.LabelManagedBy: naming.ManagedBy})
 	byObject := map[client.Object]cache.ByObject{}
-	for _, kind := range observe.Kinds() {
-		byObject[kind.Object] = cache.ByObject{Label: ours}
+	for _, kind := range append(observe.Kinds(), observe.SecretKind()) { // Secrets are watched only if somebody asks for them
+		byObject[kind.Object] = cache.ByObject{Label: ours()}
 	}
 	return ctrl.Options{
 		Scheme: scheme,
@@ -155,7 +188,7 @@ func managerOptions(flags managerFlags) (ctrl.Options, error) {
 		HealthProbeBindAddress:        flags.healthAddress,
 		LeaderElection:                flags.leaderElect,
 		LeaderElectionID:              leaderElectionName,
-		LeaderElectionNamespace:       os.Getenv("POD_NAMESPACE"),
+		LeaderElectionNamespace:       os.Getenv(envNamespace),
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 new(leaderDuration),
 		RenewDeadline:                 new(leaderRenew),

@@ -56,6 +56,8 @@ type Cluster struct {
 	// Suspend says that no instance is to run.
 	Suspend bool
 
+	// SecretsUnknownFor is for how long the cluster's Secrets could not be read; zero: they are known.
+	SecretsUnknownFor time.Duration
 	// SystemIdentifier of the PostgreSQL system; empty while none is known.
 	SystemIdentifier string
 	// Holder is the instance that the Lease names; empty if none.

@@ -206,6 +206,12 @@ func ServerSecret(cluster string) string { return cluster + "-server" }
 // ServiceAccount is the name of the instances' ServiceAccount, Role and RoleBinding.
 func ServiceAccount(cluster string) string { return cluster + "-instance" }
 
+// OperatorBinding is the name of the RoleBinding that lets the operator read and write Secrets in the cluster's namespace.
+func OperatorBinding(cluster string) string { return cluster + "-operator" }
+
+// SecretsRole is the name of the ClusterRole that it binds.
+const SecretsRole = "pgsteward-secrets"
+
 // DisruptionBudget is the name of the cluster's PodDisruptionBudget.
 func DisruptionBudget(cluster string) string { return cluster }
 

@@ -15,6 +15,8 @@ import (
 const (
 	// settleRecheck bounds how long a cluster that is not settled goes without another look, should an event be missed.
 	settleRecheck = 30 * time.Second
+	// accessPatience is how long it may take until Secrets can be read before it is a matter for the user.
+	accessPatience = 15 * time.Second
 	// deletionPatience is how long a deletion may take before it is said how to force it.
 	deletionPatience = 2 * time.Minute
 )
@@ -29,6 +31,7 @@ type rule struct {
 var rules = []rule{
 	{"delete", deletion},
 	{"pause", pause},
+	{"access", access},
 	{"suspend", suspend},
 	{"replace-volume", replaceVolume},
 	{"restart-broken", restartBroken},
@@ -106,6 +109,22 @@ func pause(f *facts.Cluster) (Decision, bool) {
 		Frozen:  true,
 		Reason:  v1.ReasonPaused,
 		Message: fmt.Sprintf("Nothing is changed while the annotation %s is true", naming.AnnotationPaused),
+	}, true
+}
+
+// access gets the operator the right to the cluster's Secrets. What is in them is not known before, so nothing else is written.
+func access(f *facts.Cluster) (Decision, bool) {
+	if f.SecretsUnknownFor == 0 {
+		return Decision{}, false
+	}
+	return Decision{
+		Members:    existing(f),
+		AccessOnly: true,
+		Quiet:      f.SecretsUnknownFor < accessPatience,
+		Reason:     v1.ReasonNoSecretAccess,
+		Message: fmt.Sprintf("The operator cannot read the Secrets of namespace %s: does RoleBinding %s stand, and ClusterRole %s?",
+			f.Namespace, naming.OperatorBinding(f.Name), naming.SecretsRole),
+		Recheck: accessPatience,
 	}, true
 }
 

@@ -149,7 +149,7 @@ func phase(in Input, s *v1.PostgresClusterStatus) v1.Phase {
 func problems(in Input) []facts.Problem {
 	f := &in.Facts
 	all := slices.Concat(in.Problems, f.Problems)
-	if in.Decision.Reason == v1.ReasonDeletionBlocked {
+	if in.Decision.Reason == v1.ReasonDeletionBlocked || in.Decision.AccessOnly {
 		all = append(all, facts.Problem{Reason: in.Decision.Reason, Message: in.Decision.Message})
 	}
 	for _, r := range in.Decision.Refused {
