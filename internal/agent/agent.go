@@ -69,6 +69,7 @@ type Agent struct {
 	reclone       string
 	setupDone     string
 	setupAt       time.Time
+	setupSince    time.Time
 	setupPID      int
 	runningSince  time.Time
 	labelled      string

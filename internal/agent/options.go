@@ -89,7 +89,7 @@ const (
 	followBound = 10 * time.Second
 	// setupGrace is how long a primary that has not made its roles and database yet is kept from being ready.
 	setupGrace = 15 * time.Second
-	// setupRetry and setupRefresh are the pauses after a setup that failed and one that did not.
+	// setupRetry is the pause after a setup that failed; after one that did not it grows to setupRefresh.
 	setupRetry   = 2 * time.Second
 	setupRefresh = 5 * time.Minute
 	// Restarts of a server that ends: the pause doubles from the first to the last; a server that ran for steadyRun starts afresh.

@@ -224,6 +224,15 @@ func (c cluster) write(t require.TestingT, what string) {
 		"CREATE TABLE IF NOT EXISTS seen (what text PRIMARY KEY); INSERT INTO seen VALUES ('%s') ON CONFLICT DO NOTHING", what))
 }
 
+// waitRows waits until these rows can be read through the Service: it takes a moment until every node knows where a Pod is that
+// has become ready.
+func (c cluster) waitRows(t *testing.T, service string, want ...string) {
+	t.Helper()
+	eventually(t, boundSettle, "read through "+service+": "+strings.Join(want, " "), func(collect *assert.CollectT) {
+		require.Subset(collect, c.rows(collect, service), want)
+	})
+}
+
 // rows are those of the table "seen", read through the Service.
 func (c cluster) rows(t require.TestingT, service string) []string {
 	return strings.Fields(c.sql(t, service, "SELECT what FROM seen ORDER BY what"))
@@ -237,9 +246,7 @@ func (c cluster) waitServed(t *testing.T, what string) {
 	if *c.get(t).Spec.Replicas == 1 {
 		service = naming.ServiceR(c.name)
 	}
-	eventually(t, boundSettle, "read through "+service+": "+what, func(collect *assert.CollectT) {
-		require.Contains(collect, c.rows(collect, service), what)
-	})
+	c.waitRows(t, service, what)
 }
 
 // superuser runs SQL inside an instance's Pod, over the socket.
