@@ -112,8 +112,9 @@ type Pod struct {
 	IP       string
 	// Role is the value of its role label.
 	Role string
-	// ConfigHash is the value of its configuration annotation.
-	ConfigHash string
+	// ConfigHash is the value of its configuration annotation, RefreshedAt when it was set.
+	ConfigHash  string
+	RefreshedAt time.Time
 	// Problem says what keeps it from running, if something does.
 	Problem *Problem
 }
@@ -224,4 +225,10 @@ func (i Instance) Problem() *Problem {
 		return &Problem{Reason: report.Problem.Reason, Message: i.Name + ": " + report.Problem.Message}
 	}
 	return nil
+}
+
+// SeesOldFiles says whether the agent is known to see older files mounted than those that the kubelet was last asked to refresh.
+func (i Instance) SeesOldFiles() bool {
+	report, known := i.Report.Get()
+	return known && i.Pod != nil && report.FilesHash != "" && i.Pod.ConfigHash != "" && report.FilesHash != i.Pod.ConfigHash
 }

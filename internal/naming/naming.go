@@ -35,6 +35,8 @@ const (
 	// AnnotationConfigHash has, on a Pod, the hash of the configuration and Secrets that it mounts. Changing an annotation makes
 	// the kubelet refresh the mounted files at once.
 	AnnotationConfigHash = "pgsteward.io/config-hash"
+	// AnnotationRefreshedAt has, on a Pod, when AnnotationConfigHash was last set (RFC 3339).
+	AnnotationRefreshedAt = "pgsteward.io/config-refreshed-at"
 	// AnnotationSystemIdentifier has, on a volume claim and on the Lease, the identifier of the PostgreSQL system.
 	AnnotationSystemIdentifier = "pgsteward.io/system-identifier"
 	// AnnotationHolderPod has, on the Lease, the UID of the Pod in which the holder's PostgreSQL may be writing; it is removed

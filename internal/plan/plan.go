@@ -15,6 +15,8 @@ import (
 const (
 	// settleRecheck bounds how long a cluster that is not settled goes without another look, should an event be missed.
 	settleRecheck = 30 * time.Second
+	// refreshRecheck is when to see whether the kubelet has refreshed the instances' files.
+	refreshRecheck = 3 * time.Second
 	// accessPatience is how long it may take until Secrets can be read before it is a matter for the user.
 	accessPatience = 15 * time.Second
 	// deletionPatience is how long a deletion may take before it is said how to force it.
@@ -309,6 +311,7 @@ func settle(f *facts.Cluster) (Decision, bool) {
 		return d, true
 	}
 	if late := unconfigured(f); len(late) > 0 {
+		d.Recheck = refreshRecheck
 		d.Reason, d.Message = v1.ReasonConfiguringInstances, "Waiting for the newest configuration to be in force on "+strings.Join(late, ", ")
 		return d, true
 	}
@@ -329,11 +332,15 @@ func unconfigured(f *facts.Cluster) []string {
 
 // done is the decision when there is nothing to do.
 func done(f *facts.Cluster) (Decision, bool) {
-	return Decision{
+	d := Decision{
 		Members: members(f),
 		Reason:  v1.ReasonReconciled,
 		Message: fmt.Sprintf("All %d instances are ready", f.Replicas),
-	}, true
+	}
+	if slices.ContainsFunc(f.Instances, facts.Instance.SeesOldFiles) {
+		d.Reason, d.Recheck = v1.ReasonConfiguringInstances, refreshRecheck // Secrets or members changed: nothing that Ready is about
+	}
+	return d, true
 }
 
 // existing are the members that have a StatefulSet which is not being deleted.
