@@ -106,11 +106,16 @@ func (c cluster) waitDegraded(t *testing.T, reason string, words ...string) {
 	})
 }
 
-// requireSound: no condition speaks of trouble.
-func (c cluster) requireSound(t require.TestingT) {
-	degraded := apimeta.FindStatusCondition(c.get(t).Status.Conditions, v1.ConditionDegraded)
-	require.NotNil(t, degraded)
-	require.Equal(t, metav1.ConditionFalse, degraded.Status, "%s: %s", degraded.Reason, degraded.Message)
+// waitSound waits until the PostgresCluster is ready and no condition speaks of trouble. (One may be ready and degraded: when all
+// instances serve, with something that a person should mend.)
+func (c cluster) waitSound(t *testing.T) {
+	t.Helper()
+	c.waitReady(t)
+	eventually(t, boundSettle, c.name+" has no trouble", func(collect *assert.CollectT) {
+		degraded := apimeta.FindStatusCondition(c.get(collect).Status.Conditions, v1.ConditionDegraded)
+		require.NotNil(collect, degraded)
+		require.Equal(collect, metav1.ConditionFalse, degraded.Status, "%s: %s", degraded.Reason, degraded.Message)
+	})
 }
 
 // events are the messages of the PostgresCluster's events of that reason.
