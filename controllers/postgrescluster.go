@@ -26,8 +26,12 @@ import (
 	"github.com/pgsteward/pgsteward/internal/status"
 )
 
-// refusedRecheck is when something that a person must mend is tried again, in case it was mended elsewhere than in the spec.
-const refusedRecheck = 30 * time.Second
+const (
+	// refusedRecheck is when something that a person must mend is tried again, in case it was mended elsewhere than in the spec.
+	refusedRecheck = 30 * time.Second
+	// outdatedRecheck is when the cache will have seen what was written last.
+	outdatedRecheck = 50 * time.Millisecond
+)
 
 // PostgresCluster reconciles PostgresClusters.
 type PostgresCluster struct {
@@ -59,10 +63,14 @@ func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (
 	c, err := r.Reader.Cluster(ctx, request.NamespacedName)
 	if apierrors.IsNotFound(err) {
 		r.Reader.Forget(request.NamespacedName)
+		r.Writer.Forget(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading PostgresCluster %s: %w", request.NamespacedName, err)
+	}
+	if r.Writer.Outdated(c) {
+		return ctrl.Result{RequeueAfter: outdatedRecheck}, nil
 	}
 	if c.DeletionTimestamp.IsZero() {
 		if err := r.Writer.Finalizer(ctx, c, true); err != nil {
