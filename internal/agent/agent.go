@@ -72,6 +72,7 @@ type Agent struct {
 	setupSince    time.Time
 	setupPID      int
 	runningSince  time.Time
+	volumeSize    int64
 	labelled      string
 	labelledAt    time.Time
 	lastDecision  string
@@ -224,6 +225,9 @@ func (a *Agent) beatWhileStopping(ctx context.Context) {
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		a.health.Beat(true, "stopping")
+		if a.server.Snapshot().Writable {
+			a.keeper.Hold(true)
+		}
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:

@@ -109,7 +109,10 @@ func (a *Agent) setUp(ctx context.Context, w *world) {
 			}
 			a.setupDone, a.setupPID = a.setup.name, w.server.PID
 		} else if !errors.Is(err, context.Canceled) {
-			a.log.Error("Setting up the server failed", "error", err)
+			a.log.Warn("Setting up the server is not finished", "error", err)
+		}
+		if errors.Is(err, sql.ErrSlotInUse) {
+			a.setupPID = w.server.PID // that keeps nobody from working
 		}
 	}
 	pause := setupRetry

@@ -77,7 +77,10 @@ func (a *Agent) dropSlots(ctx context.Context, w *world) {
 	if w.state == nil || !a.setup.isDone() || a.setup != nil && a.setup.name == current {
 		return
 	}
-	a.setup = a.begin(ctx, current, func(ctx context.Context) error { return a.admin.EnsureSlots(ctx, nil) })
+	a.setup = a.begin(ctx, current, func(ctx context.Context) error {
+		defer a.admin.Close()
+		return a.admin.EnsureSlots(ctx, nil)
+	})
 }
 
 // tooSmall says whether replay is paused because the primary has greater settings than this standby was started with.
