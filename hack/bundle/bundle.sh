@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$ROOT"
 : "${VERSION:?}" "${RELEASED:?}" "${OPERATOR_IMAGE:?}"
 CSV=bundle/manifests/pgsteward.clusterserviceversion.yaml
+GENERATION=v${VERSION%%.*} # as in the channels' names: what may break what is in use begins another
 
 # quietly CMD...: what it says is shown only when it fails
 quietly() { "$@" 2>"$work/log" || { cat "$work/log" >&2; return 1; }; }
@@ -21,8 +22,11 @@ generate() {
   # It reads from a pipe, not from a file.
   # shellcheck disable=SC2002
   cat "$work/manifests.yaml" | quietly "$BIN/operator-sdk" generate bundle --quiet --overwrite --package pgsteward --version "$VERSION" \
-    --channels candidate,stable --default-channel stable
+    --channels "candidate-$GENERATION,stable-$GENERATION" --default-channel "stable-$GENERATION"
 }
+
+# finish: what operator-sdk cannot be told (hack/bundle/csv says what and why)
+finish() { go run ./hack/bundle/csv "$CSV"; }
 
 # relate_operator: operator-sdk lists the images of RELATED_IMAGE_* as what a mirror must copy; the operator's own belongs to them
 relate_operator() {
@@ -39,5 +43,6 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 update_base
 generate
+finish
 relate_operator
 pin_date

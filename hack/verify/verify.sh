@@ -15,6 +15,7 @@ STEPS=(
   "modules    go.mod and go.sum are tidy"
   "scripts    shellcheck finds nothing"
   "bundle     bundle/ and catalog/ are generated from config/, and valid"
+  "packaging  they are what OLM and people want; upgrades and permissions are safe"
 )
 
 # go_files, shell_files: those of the work tree, committed or not
@@ -59,8 +60,10 @@ step_scripts() {
 
 step_bundle() {
   fresh "bundle bundle.Dockerfile catalog config/manifests" make -s bundle catalog &&
-    make -s bundle-validate catalog-validate
+    make -s bundle-validate catalog-validate scorecard
 }
+
+step_packaging() { go test -count=1 ./internal/testing/packaging/; }
 
 # run NAME WHAT: one step with its time; its output is shown when it fails
 run() {

@@ -1,0 +1,113 @@
+package packaging
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+const manager = "pgsteward-manager"
+
+// at is a path in the work tree.
+func at(path ...string) string { return filepath.Join(append([]string{root}, path...)...) }
+
+// currentVersion is VERSION in the Makefile, the only place that says it.
+func currentVersion(tb testing.TB) string {
+	tb.Helper()
+	content, err := os.ReadFile(at("Makefile"))
+	require.NoError(tb, err)
+	match := regexp.MustCompile(`(?m)^VERSION \?= (\S+)$`).FindSubmatch(content)
+	require.NotNil(tb, match, "the Makefile says no VERSION")
+	return string(match[1])
+}
+
+// isRelease says whether the tree is that of a release: its images are pinned.
+func isRelease() bool {
+	_, err := os.Stat(at("config", "manifests", "images.env"))
+	return err == nil
+}
+
+func TestBundle(t *testing.T) {
+	t.Parallel()
+	b := loadBundle(t, at("bundle"))
+	assert.Empty(t, checkLibrary(b), "the validators of operator-sdk")
+	assert.Empty(t, checkNames(b, currentVersion(t)))
+	assert.Empty(t, checkAnnotations(b))
+	assert.Empty(t, checkLabels(b, dockerLabels(t, at("bundle.Dockerfile"))))
+	assert.Empty(t, checkOwned(b))
+	assert.Empty(t, checkCRDs(b, loadCRDs(t, at("config", "crd", "bases"))))
+	assert.Empty(t, checkImages(b, isRelease()))
+	assert.Empty(t, checkDeployment(b))
+	assert.Empty(t, checkWebhooks(b))
+	assert.Empty(t, checkFiles(b))
+	assert.Empty(t, checkPermissions(b, configPermissions(t, at("config", "rbac"), manager)))
+}
+
+// TestBundle/catalog channels: what the bundle's annotations say is what the catalog has.
+func TestBundleChannels(t *testing.T) {
+	t.Parallel()
+	b := loadBundle(t, at("bundle"))
+	c := loadCatalog(t, at("catalog", packageName))
+	require.Len(t, c.packages, 1)
+	assert.Equal(t, c.packages[0].DefaultChannel, b.annotations["operators.operatorframework.io.bundle.channel.default.v1"])
+}
+
+func TestCatalog(t *testing.T) {
+	t.Parallel()
+	c := loadCatalog(t, at("catalog", packageName))
+	assert.Empty(t, checkCatalog(c))
+	released := map[string]string{}
+	for _, version := range releases(t, at("releases")) {
+		released[version] = releasedImage(t, at("releases", "v"+version))
+	}
+	assert.Empty(t, checkReleased(c, released))
+}
+
+func TestCatalogImage(t *testing.T) {
+	t.Parallel()
+	assert.Empty(t, checkCatalogDockerfile(t, at("catalog.Dockerfile")))
+}
+
+// TestReleases: what was released stays what it was, and each release is good by today's rules for images.
+func TestReleases(t *testing.T) {
+	t.Parallel()
+	for _, version := range releases(t, at("releases")) {
+		dir := at("releases", "v"+version)
+		b := loadBundle(t, filepath.Join(dir, "bundle"))
+		assert.Empty(t, checkSums(t, dir), version)
+		assert.Empty(t, checkNames(b, version), version)
+		assert.Empty(t, checkImages(b, true), version)
+	}
+}
+
+// TestUpgrade: objects of the last release stay valid.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	now := loadBundle(t, at("bundle"))
+	before := lastBefore(releases(t, at("releases")), currentVersion(t))
+	if before == "" {
+		t.Skip("there is no release before this version")
+	}
+	last := loadBundle(t, at("releases", "v"+before, "bundle"))
+	assert.Empty(t, checkUpgrade(last.crds, now.crds), "since v%s", before)
+	for _, obj := range examples(last) {
+		assert.Empty(t, checkStillValid(now, obj), "since v%s", before)
+	}
+}
+
+// checkStillValid validates an object of an older release by the schema its version has now.
+func checkStillValid(b bundle, obj unstructured.Unstructured) []string {
+	for _, crd := range b.crds {
+		for _, v := range crd.Spec.Versions {
+			if obj.GetAPIVersion() == crd.Spec.Group+"/"+v.Name && obj.GetKind() == crd.Spec.Names.Kind {
+				return checkObject(v.Schema, obj)
+			}
+		}
+	}
+	return []string{obj.GetAPIVersion() + " " + obj.GetKind() + " is not served any more"}
+}

@@ -1,0 +1,106 @@
+package packaging
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/blang/semver/v4"
+	"github.com/stretchr/testify/require"
+)
+
+// releasedImage is the bundle's image that release.env names.
+func releasedImage(tb testing.TB, dir string) string {
+	tb.Helper()
+	content, err := os.ReadFile(filepath.Join(dir, "release.env"))
+	require.NoError(tb, err)
+	for line := range strings.Lines(string(content)) {
+		if image, found := strings.CutPrefix(strings.TrimSpace(line), "BUNDLE_IMAGE="); found {
+			return image
+		}
+	}
+	require.Fail(tb, "no BUNDLE_IMAGE", "in %s/release.env", dir)
+	return ""
+}
+
+// lastBefore is the newest of versions, which are sorted, that is older than version; none is "".
+func lastBefore(versions []string, version string) string {
+	last, now := "", semver.MustParse(version)
+	for _, v := range versions {
+		if semver.MustParse(v).LT(now) {
+			last = v
+		}
+	}
+	return last
+}
+
+// checkSums compares a release's files with SHA256SUMS, which was written when it was released.
+func checkSums(tb testing.TB, dir string) []string {
+	tb.Helper()
+	var problems say
+	content, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
+	require.NoError(tb, err)
+	want := map[string]string{}
+	for line := range strings.Lines(string(content)) {
+		if fields := strings.Fields(line); len(fields) == 2 {
+			want[fields[1]] = fields[0]
+		}
+	}
+	require.NoError(tb, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || entry.Name() == "SHA256SUMS" {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(content)
+		if want[name] != hex.EncodeToString(sum[:]) {
+			problems.add("%s of release %s changed since it was released", name, filepath.Base(dir))
+		}
+		delete(want, name)
+		return nil
+	}))
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		problems.add("%s of release %s is gone", name, filepath.Base(dir))
+	}
+	return problems
+}
+
+// checkCatalogDockerfile wants the label catalogd looks for, and a cache made by the opm that serves it, where that looks.
+func checkCatalogDockerfile(tb testing.TB, path string) []string {
+	tb.Helper()
+	var problems say
+	content, err := os.ReadFile(path)
+	require.NoError(tb, err)
+	if got := dockerLabels(tb, path)["operators.operatorframework.io.index.configs.v1"]; got != "/configs" {
+		problems.add("the catalog's Dockerfile has the label operators.operatorframework.io.index.configs.v1=%s, not /configs", got)
+	}
+	const cache = `"--cache-dir=/tmp/cache"`
+	var builds, serves bool
+	for line := range strings.Lines(string(content)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "FROM ") && strings.HasSuffix(line, ":latest"):
+			problems.add("the catalog's Dockerfile does not pin opm: %s", line)
+		case strings.HasPrefix(line, "RUN ") && strings.Contains(line, `"--cache-only"`):
+			builds = strings.Contains(line, cache)
+		case strings.HasPrefix(line, "CMD "):
+			serves = strings.Contains(line, cache)
+		}
+	}
+	if !builds || !serves {
+		problems.add("the catalog's Dockerfile does not build and serve the same cache, %s", cache)
+	}
+	return problems
+}
