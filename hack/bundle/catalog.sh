@@ -4,16 +4,10 @@
 # to be at BUNDLE_IMAGE.
 set -euo pipefail
 . "$(dirname "$0")/../env.sh"
+. "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 : "${VERSION:?}" "${BUNDLE_IMAGE:?}"
-CHANNELS=config/catalog/channels.yaml
 OUT=catalog/pgsteward
-
-# channels: their names, as they stand in the file
-channels() { sed -n 's/^\([a-z].*\): \[.*/\1/p' "$CHANNELS"; }
-
-# versions CHANNEL: the releases in it, one a line, oldest first
-versions() { sed -n "s/^$1: \[\(.*\)\]\$/\1/p" "$CHANNELS" | tr -d ' ' | tr ',' '\n'; }
 
 all_versions() { local c; for c in $(channels); do versions "$c"; done | sort -uV; }
 
@@ -27,7 +21,7 @@ package() {
 channel() {
   local all=() i
   mapfile -t all < <(versions "$1")
-  [ ${#all[@]} -gt 0 ] || die "$CHANNELS: channel $1 is empty"
+  [ ${#all[@]} -gt 0 ] || die "$CHANNELS_FILE: channel $1 is empty"
   printf -- '---\nschema: olm.channel\npackage: pgsteward\nname: %s\nentries:\n' "$1"
   for ((i = ${#all[@]} - 1; i > 0; i--)); do
     printf -- '- name: pgsteward.v%s\n  replaces: pgsteward.v%s\n  skipRange: ">=%s <%s"\n' \
@@ -55,7 +49,7 @@ blob_of() {
   elif [ "$1" = "$VERSION" ] && [ ! -d releases ]; then
     blob bundle "$BUNDLE_IMAGE"
   else
-    die "$CHANNELS names $1, and there is no $release"
+    die "$CHANNELS_FILE names $1, and there is no $release"
   fi
 }
 

@@ -63,7 +63,11 @@ step_bundle() {
     make -s bundle-validate catalog-validate scorecard
 }
 
-step_packaging() { go test -count=1 ./internal/testing/packaging/; }
+step_packaging() {
+  local out; out=$(mktemp -d)
+  go test -count=1 ./internal/testing/packaging/ &&
+    { [ ! -d releases ] || make -s operatorhub OUT="$out"; }
+}
 
 # run NAME WHAT: one step with its time; its output is shown when it fails
 run() {

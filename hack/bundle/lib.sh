@@ -1,0 +1,33 @@
+# lib.sh - what the scripts of this folder share about releases; sourced after hack/env.sh, in the root of the tree.
+# shellcheck shell=bash
+# shellcheck disable=SC2034 # used by those who source this
+CHANNELS_FILE=config/catalog/channels.yaml
+PINS=config/manifests/images.env
+IMAGE_BASE=${IMAGE_BASE:-ghcr.io/pgsteward}
+MAJORS=(15 16 17 18)
+KEPT=$CACHE/releases # the images of releases made on this machine, by their digest
+
+# channels: their names, as they stand in the file
+channels() { sed -n 's/^\([a-z].*\): \[.*/\1/p' "$CHANNELS_FILE"; }
+
+# versions CHANNEL: the releases in it, one a line, oldest first
+versions() { sed -n "s/^$1: \[\(.*\)\]\$/\1/p" "$CHANNELS_FILE" | tr -d ' ' | tr ',' '\n'; }
+
+# enter VERSION CHANNEL: puts it into the channel, which begins with it if there is none
+enter() {
+  local all
+  all=$({ versions "$2"; echo "$1"; } | sort -uV | paste -sd, | sed 's/,/, /g')
+  if grep -q "^$2: " "$CHANNELS_FILE"; then
+    sed -i "s/^$2: .*/$2: [$all]/" "$CHANNELS_FILE"
+  else
+    echo "$2: [$all]" >>"$CHANNELS_FILE"
+  fi
+}
+
+# channel_of VERSION KIND: as in candidate-v0; what may break what is in use begins another major version, and another channel
+channel_of() { echo "$2-v${1%%.*}"; }
+
+# released: the versions in releases/, oldest first
+released() { [ ! -d releases ] || find releases -mindepth 1 -maxdepth 1 -type d -name 'v*' -printf '%f\n' | sed 's/^v//' | sort -V; }
+
+is_version() { [[ "$1" =~ ^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$ ]]; }
