@@ -281,7 +281,7 @@ func knownEmpty(f *facts.Cluster, i facts.Instance) bool {
 		return true
 	}
 	report, known := i.Report.Get()
-	return known && !report.HasData
+	return known && report.DataKnown && !report.HasData
 }
 
 // settle waits for what is not ready.
