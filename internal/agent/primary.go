@@ -6,10 +6,15 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/pgsteward/pgsteward/internal/agent/sql"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
+
+// reasonAccess is ReasonAccessRevoked of apis/v1.
+const reasonAccess = "AccessRevoked"
 
 // fresh says whether the lease is held and was renewed recently enough to begin something that writes.
 func (a *Agent) fresh(w *world) bool {
@@ -21,7 +26,19 @@ func (a *Agent) leaseProblem(w *world) *agentapi.Problem {
 	if w.view.Err == nil {
 		return nil
 	}
+	if rejected := accessProblem(w); rejected != nil {
+		return rejected
+	}
 	return problem(reasonLease, fmt.Sprintf("the lease cannot be renewed: %v", w.view.Err))
+}
+
+// accessProblem is that the API server does not know this Pod any more: its token is of a ServiceAccount that was deleted. A Pod
+// that is made anew gets a new token, this one never does.
+func accessProblem(w *world) *agentapi.Problem {
+	if !apierrors.IsUnauthorized(w.view.Err) {
+		return nil
+	}
+	return problem(reasonAccess, "the API server rejects the Pod's token: its ServiceAccount was deleted; the Pod must be made anew")
 }
 
 // runPrimary runs the server read-write while the lease is held.

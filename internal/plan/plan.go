@@ -37,6 +37,7 @@ var rules = []rule{
 	{"suspend", suspend},
 	{"replace-volume", replaceVolume},
 	{"restart-broken", restartBroken},
+	{"restart-revoked", restartRevoked},
 	{"create", create},
 	{"scale-in", scaleIn},
 	{"settle", settle},
@@ -197,6 +198,32 @@ func harmlessToRestart(i facts.Instance) bool {
 	}
 	report, known := i.Report.Get()
 	return known && report.Problem != nil && report.State == "Failed"
+}
+
+// restartRevoked makes a Pod anew whose token is rejected: it can neither hold nor watch the Lease. The primary first, which does
+// not serve then; standbys one at a time, while the primary serves.
+func restartRevoked(f *facts.Cluster) (Decision, bool) {
+	revoked := func(i facts.Instance) bool {
+		report, known := i.Report.Get()
+		return known && report.Problem != nil && report.Problem.Reason == v1.ReasonAccessRevoked && i.Pod != nil && !i.Pod.Deleting && !i.Deleting
+	}
+	at := slices.IndexFunc(f.Instances, func(i facts.Instance) bool { return i.Name == f.Holder && revoked(i) })
+	if at < 0 {
+		primary, _ := f.Instance(f.Holder)
+		resting := slices.ContainsFunc(f.Instances, func(i facts.Instance) bool { return !revoked(i) && !i.Ready() })
+		at = slices.IndexFunc(f.Instances, revoked)
+		if at < 0 || resting || !primary.Ready() {
+			return Decision{}, false
+		}
+	}
+	chosen := f.Instances[at]
+	return Decision{
+		Members: members(f),
+		Action:  RestartInstance{Instance: chosen.Name, PodUID: chosen.Pod.UID},
+		Reason:  v1.ReasonRestartingInstance,
+		Message: fmt.Sprintf("Starting %s anew, whose access to the API server was revoked", chosen.Name),
+		Recheck: settleRecheck,
+	}, true
 }
 
 // create adds the missing members; all at once, since a new standby waits by itself for a primary to clone from.
