@@ -67,12 +67,14 @@ type Agent struct {
 	lastStreamed  time.Time
 	upstream      string
 	// reclone is why the data must be copied again although there is some.
-	reclone       string
-	setupDone     string
-	setupAt       time.Time
-	setupSince    time.Time
-	setupPID      int
-	runningSince  time.Time
+	reclone      string
+	setupDone    string
+	setupAt      time.Time
+	setupSince   time.Time
+	setupPID     int
+	runningSince time.Time
+	// answered is the start of the last server that answered.
+	answered      time.Time
 	volumeSize    int64
 	labelled      string
 	labelledAt    time.Time

@@ -85,6 +85,9 @@ const (
 	roundInterval = time.Second
 	// hurriedInterval is between rounds while something is about to happen in the server, which does not tell.
 	hurriedInterval = 200 * time.Millisecond
+	// refusalMemory is how long a standby does not count as streaming after its upstream has refused it. It tries again every
+	// second.
+	refusalMemory = 3 * time.Second
 	// streamGrace is how long a standby that does not stream still counts as ready.
 	streamGrace = 30 * time.Second
 	// leasePatience is how long a standby waits for the lease to be read before it starts without knowing whom to follow.

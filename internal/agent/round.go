@@ -128,11 +128,18 @@ func (a *Agent) observe(ctx context.Context, w *world) {
 		state, err := a.observer.Observe(ctx)
 		if err == nil {
 			w.state = &state
+			// A receiver says that it streams for a moment before its upstream refuses.
+			if state.Streaming && a.reader.Words.CannotFollow(w.now.Add(-refusalMemory)) != "" {
+				state.Streaming = false
+			}
 			if state.Streaming {
 				a.lastStreamed = w.now
 			}
 		}
 		w.stateErr = err
+	}
+	if w.state != nil {
+		a.answered = w.server.Started
 	}
 	if w.state != nil && a.runningSince.IsZero() {
 		a.runningSince = w.now
@@ -165,19 +172,20 @@ func (a *Agent) noteEnd(w *world) {
 	if exit.Asked {
 		return
 	}
-	message := a.reader.Words.Last(exit.At.Add(-exit.Ran))
+	message := a.reader.Words.Ended(exit.Started)
 	if message == "" {
 		message = fmt.Sprintf("PostgreSQL ended: %v", exit.Err)
 	}
 	a.crashesShared.Lock()
 	a.crashesShared.n++
 	a.crashesShared.Unlock()
-	if exit.Ran > steadyRun {
+	ran := exit.At.Sub(exit.Started)
+	if ran > steadyRun {
 		a.restarts.reset()
 	}
 	a.restarts.failed(w.now, message)
-	a.log.Error("PostgreSQL ended without being told to", "ran", exit.Ran.String(), "failures", a.restarts.failures, "message", message)
-	if a.runningSince.IsZero() && a.conf.Revert(message) {
+	a.log.Error("PostgreSQL ended without being told to", "ran", ran.String(), "failures", a.restarts.failures, "message", message)
+	if !a.answered.Equal(exit.Started) && a.conf.Revert(message) {
 		a.log.Error("Going back to the last configuration that worked", "error", message)
 		a.restarts.next = w.now
 	}
