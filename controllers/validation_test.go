@@ -17,7 +17,7 @@ import (
 	"github.com/pgsteward/pgsteward/internal/testing/expect"
 )
 
-// the resource that the README begins with
+// simple is the resource that the README begins with.
 const simple = `
 	apiVersion: pgsteward.io/v1
 	kind: PostgresCluster
