@@ -21,6 +21,7 @@ import (
 
 // TestAgent is the life of a cluster of two instances. Its parts build on each other, since making a cluster takes seconds.
 func TestAgent(t *testing.T) {
+	t.Parallel()
 	c := newTestCluster(t, 2)
 	primary, standby := c.start("db-1"), c.start("db-2")
 	primary.awaitReady(agentapi.RolePrimary)

@@ -111,6 +111,8 @@ const (
 	releaseTimeout = 3 * time.Second
 	// DefaultFollowBound is how long a standby that says it cannot follow may try before it is cloned again.
 	DefaultFollowBound = 10 * time.Second
-	// DefaultStopBound leaves a few seconds of Kubernetes' default grace period of 30 s.
-	DefaultStopBound = 22 * time.Second
+	// promoteRetry is how long a promotion may take before it is asked for again.
+	promoteRetry = 5 * time.Second
+	// DefaultStopBound leaves some seconds of the grace period that the operator gives Pods, 180 s.
+	DefaultStopBound = 160 * time.Second
 )

@@ -77,11 +77,12 @@ func (a *Agent) runPrimary(ctx context.Context, w *world) outcome {
 // promote ends recovery. The server counts as one that writes from before it is told to.
 func (a *Agent) promote(ctx context.Context, w *world) outcome {
 	result := outcome{state: agentapi.StateStarting, notReady: "being promoted"}
-	if w.server.Writable {
+	if w.server.Writable && w.now.Sub(a.promotedAt) < promoteRetry {
 		return result // it was told so already
 	}
 	a.log.Info("Promoting", "timeline", w.state.Timeline, "lsn", w.state.Written.String())
 	a.server.SetWritable()
+	a.promotedAt = w.now
 	if err := a.admin.Promote(ctx); err != nil {
 		a.log.Error("Promoting failed", "error", err)
 		result.problem = problem(reasonServer, "promoting failed: "+err.Error())
@@ -121,9 +122,6 @@ func (a *Agent) setUp(ctx context.Context, w *world) {
 	if err, isNew := a.setup.result(); isNew {
 		a.setupAt = w.now
 		if err == nil {
-			if a.setupDone != a.setup.name {
-				a.setupSince = w.now
-			}
 			a.setupDone, a.setupPID = a.setup.name, w.server.PID
 		} else if !errors.Is(err, context.Canceled) {
 			a.log.Warn("Setting up the server is not finished", "error", err)
@@ -134,8 +132,7 @@ func (a *Agent) setUp(ctx context.Context, w *world) {
 	}
 	pause := setupRetry
 	if a.setupDone == current {
-		// soon at first, then more and more seldom: the slot of a member that is going can be dropped only when it is gone
-		pause = min(max(setupRetry, a.setupAt.Sub(a.setupSince)), setupRefresh)
+		pause = setupRefresh
 	}
 	if !a.setup.isDone() || a.setup != nil && a.setup.name == current && w.now.Sub(a.setupAt) < pause {
 		return

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/pgsteward/pgsteward/internal/agent/datadir"
@@ -87,39 +86,6 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 	return a.act(ctx, w)
 }
 
-// prepare makes sure that there are a configuration, programs and a lease keeper; else it says what to wait for.
-func (a *Agent) prepare(ctx, background context.Context) *outcome {
-	config, err := a.files.readConfig(a.options.Paths.Config)
-	if err != nil {
-		a.log.Error("The configuration cannot be read", "error", err)
-	}
-	if config != nil {
-		a.config = config
-	}
-	if a.config == nil {
-		return &outcome{state: agentapi.StateWaiting, notReady: "there is no configuration yet"}
-	}
-	if config != nil {
-		if err := a.startKeeper(background); err != nil {
-			a.log.Error("The lease cannot be watched", "error", err)
-			a.files.configSum = [32]byte{} // try again
-			return &outcome{state: agentapi.StateWaiting, notReady: err.Error()}
-		}
-	}
-	major, err := strconv.Atoi(a.config.Version)
-	if err != nil {
-		return &outcome{state: agentapi.StateFailed, problem: problem(reasonImage, "version "+a.config.Version+" is no major of PostgreSQL")}
-	}
-	a.useMajor(ctx, major)
-	if a.volume == nil {
-		return &outcome{state: agentapi.StateWaiting, notReady: "looking for PostgreSQL's programs"}
-	}
-	if a.programsProblem != nil {
-		return &outcome{state: agentapi.StateFailed, problem: a.programsProblem}
-	}
-	return nil
-}
-
 // observe looks at server, data and lease.
 func (a *Agent) observe(ctx context.Context, w *world) {
 	w.view = a.view()
@@ -176,9 +142,7 @@ func (a *Agent) noteEnd(w *world) {
 	if message == "" {
 		message = fmt.Sprintf("PostgreSQL ended: %v", exit.Err)
 	}
-	a.crashesShared.Lock()
-	a.crashesShared.n++
-	a.crashesShared.Unlock()
+	a.crashes.Add(1)
 	ran := exit.At.Sub(exit.Started)
 	if ran > steadyRun {
 		a.restarts.reset()
