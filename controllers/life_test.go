@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -228,6 +229,25 @@ func (s *stage) noPods() bool {
 	pods := &corev1.PodList{}
 	require.NoError(s, s.c.List(s.Context(), pods, client.InNamespace(s.namespace)))
 	return len(pods.Items) == 0
+}
+
+// TestFewerInstancesThanVolumes: a cluster created anew with one instance begins with the volume that was the primary's.
+func TestFewerInstancesThanVolumes(t *testing.T) {
+	t.Parallel()
+	s := onAPIServer(t)
+	s.create(`{replicas: 3, version: "16"}`)
+	s.ready()
+	lease, second := &coordinationv1.Lease{}, "prod-db-2"
+	s.get(lease, "prod-db-primary")
+	lease.Spec.HolderIdentity = &second
+	require.NoError(t, s.c.Update(t.Context(), lease))
+	s.until("it has failed over", func() bool { return s.cluster().Status.CurrentPrimary == second })
+	s.ready()
+	s.delete()
+	s.create(`{replicas: 1, version: "16"}`)
+	s.ready()
+	assert.Equal(t, second, s.cluster().Status.CurrentPrimary)
+	assert.Equal(t, int32(1), s.cluster().Status.Replicas)
 }
 
 // TestDeletionOfVolumes: they go if the policy says so.
