@@ -2,13 +2,16 @@ package agent
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -18,6 +21,7 @@ import (
 
 // TestAgent is the life of a cluster of two instances. Its parts build on each other, since making a cluster takes seconds.
 func TestAgent(t *testing.T) {
+	t.Parallel()
 	c := newTestCluster(t, 2)
 	primary, standby := c.start("db-1"), c.start("db-2")
 	primary.awaitReady(agentapi.RolePrimary)
@@ -34,6 +38,9 @@ func TestAgent(t *testing.T) {
 		{"keeps bad configuration out", testBadConfiguration},
 		{"reports parameters that wait for a restart", testPendingRestart},
 		{"starts a server again that crashed", testCrash},
+		{"copies again what cannot follow", testWALRemoved},
+		{"keeps a standby's settings as great as its primary's", testMinimums},
+		{"takes new certificates", testCertificates},
 		{"fences a standby that was promoted by hand", testPromotedByHand},
 		{"drops the slots of members that are gone", testSlots},
 		{"stops in the right order and comes back", testStop},
@@ -114,8 +121,8 @@ func testAnswers(t *testing.T, primary, standby *testAgent) {
 	for line := range strings.Lines(primary.log.String()) {
 		require.NoError(t, json.Unmarshal([]byte(line), &record), line)
 	}
-	assert.NotContains(t, primary.log.String(), "app-secret")
-	assert.NotContains(t, primary.log.String(), "SCRAM-SHA-256$")
+	assert.False(t, strings.Contains(primary.log.String(), "app-secret"))
+	assert.False(t, strings.Contains(primary.log.String(), "SCRAM-SHA-256$"))
 }
 
 func testPassword(t *testing.T, primary, _ *testAgent) {
@@ -146,7 +153,7 @@ func testBadConfiguration(t *testing.T, primary, _ *testAgent) {
 		return func(s agentapi.Status) bool { return isRefused(s) && strings.Contains(s.Problem.Message, what) }
 	}
 	c.change(func(c *agentapi.Config) { c.Parameters = map[string]string{"work_mem": "8MB", "log_statement": "ddl"} })
-	require.Eventually(t, func() bool { return primary.ask("SHOW work_mem") == "8MB" }, short, often)
+	primary.answers("SHOW work_mem", "8MB")
 
 	c.change(func(c *agentapi.Config) { c.Parameters = map[string]string{"work_mem": "many", "log_statement": "all"} })
 	status := primary.await(short, "refusing work_mem", refused(`"work_mem"`))
@@ -194,6 +201,9 @@ func testPendingRestart(t *testing.T, primary, standby *testAgent) {
 }
 
 func testCrash(t *testing.T, primary, standby *testAgent) {
+	if primary.cluster.major < 17 {
+		primary.ask("ALTER SYSTEM SET shared_preload_libraries = 'no_such_library'")
+	}
 	began := time.Now()
 	primary.crash()
 	primary.await(long, "ready again", func(s agentapi.Status) bool {
@@ -203,6 +213,63 @@ func testCrash(t *testing.T, primary, standby *testAgent) {
 	standby.awaitReady(agentapi.RoleStandby)
 	_, body := primary.get("/metrics")
 	assert.Contains(t, body, "pgsteward_instance_restarts_total 1")
+}
+
+func testWALRemoved(t *testing.T, primary, standby *testAgent) {
+	c := primary.cluster
+	standby.stop()
+	c.change(func(c *agentapi.Config) {
+		c.Parameters = map[string]string{"wal_keep_size": "0", "min_wal_size": "32MB", "max_wal_size": "32MB"}
+	})
+	primary.answers("SHOW wal_keep_size", "0")
+	needed := primary.ask("SELECT pg_walfile_name($1::text::pg_lsn)", standby.status().LSN)
+	require.Eventually(t, func() bool { // the agent makes the slot anew, and it may come in between
+		for _, statement := range []string{
+			"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots",
+			"SELECT pg_logical_emit_message(false, 'x', 'x')", "SELECT pg_switch_wal()", "CHECKPOINT",
+		} {
+			if _, err := primary.query("postgres", statement); err != nil {
+				return false
+			}
+		}
+		oldest, err := primary.query("postgres", "SELECT min(name) FROM pg_ls_waldir() WHERE name ~ '^[0-9A-F]{24}$'")
+		return err == nil && oldest > needed
+	}, long, often)
+	c.change(func(c *agentapi.Config) { c.Parameters = nil })
+	c.start("db-2")
+	standby.awaitReady(agentapi.RoleStandby)
+	assert.True(t, strings.Contains(standby.log.String(), "has already been removed"))
+	assert.True(t, strings.Contains(standby.log.String(), "Copying the data again"))
+}
+
+func testMinimums(t *testing.T, primary, standby *testAgent) {
+	c := primary.cluster
+	c.change(func(c *agentapi.Config) { c.Parameters = map[string]string{"max_connections": "50"} })
+	standby.stop()
+	c.start("db-2")
+	standby.awaitReady(agentapi.RoleStandby)
+	assert.Equal(t, "100", standby.ask("SHOW max_connections"), "with fewer than its primary it would not start")
+
+	c.change(func(c *agentapi.Config) { c.Parameters = map[string]string{"max_connections": "150"} })
+	primary.stop()
+	c.start("db-1")
+	primary.awaitReady(agentapi.RolePrimary)
+	require.Equal(t, "150", primary.ask("SHOW max_connections"))
+	standby.answers("SHOW max_connections", "150")
+	standby.awaitReady(agentapi.RoleStandby)
+	c.change(func(c *agentapi.Config) { c.Parameters = nil })
+}
+
+func testCertificates(t *testing.T, primary, _ *testAgent) {
+	before, err := primary.serial()
+	require.NoError(t, err)
+	pid := primary.agent.server.Snapshot().PID
+	primary.cluster.writeSecrets(primary)
+	require.Eventually(t, func() bool {
+		now, err := primary.serial()
+		return err == nil && now != before
+	}, short, often)
+	assert.Equal(t, pid, primary.agent.server.Snapshot().PID)
 }
 
 func testPromotedByHand(t *testing.T, primary, standby *testAgent) {
@@ -223,9 +290,9 @@ func testSlots(t *testing.T, primary, _ *testAgent) {
 	primary.cluster.change(func(c *agentapi.Config) {
 		c.Members = append(c.Members, agentapi.Member{Name: "db-9", Host: "127.0.0.99"})
 	})
-	require.Eventually(t, func() bool { return primary.ask(slots) == "pgsteward_db_2,pgsteward_db_9,users_own" }, short, often)
+	primary.answers(slots, "pgsteward_db_2,pgsteward_db_9,users_own")
 	primary.cluster.change(func(c *agentapi.Config) { c.Members = c.Members[:2] })
-	require.Eventually(t, func() bool { return primary.ask(slots) == "pgsteward_db_2,users_own" }, short, often)
+	primary.answers(slots, "pgsteward_db_2,users_own")
 	primary.ask("SELECT pg_drop_replication_slot('users_own')")
 }
 
@@ -236,7 +303,7 @@ func testStop(t *testing.T, primary, standby *testAgent) {
 	primary.stop()
 	assert.Equal(t, "db-1", c.lease.holder(), "the holder stays the holder")
 	assert.Empty(t, c.lease.annotation(naming.AnnotationHolderPod), "its Pod says that it has stopped")
-	assert.Contains(t, primary.log.String(), "database system is shut down")
+	assert.True(t, strings.Contains(primary.log.String(), "database system is shut down"))
 	_, err = os.Stat(primary.dataDir() + "/postmaster.pid")
 	require.ErrorIs(t, err, os.ErrNotExist)
 	count, err := standby.query("app", "SELECT count(*)::text FROM t")
@@ -264,6 +331,22 @@ func testSwitchover(t *testing.T, primary, standby *testAgent) {
 	})
 	assert.Equal(t, "db-2", status.Upstream)
 	require.Eventually(t, func() bool { return c.labels.role("db-1-0") == naming.RoleStandby }, short, often)
+}
+
+// serial is the serial number of the certificate that PostgreSQL shows.
+func (a *testAgent) serial() (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), short)
+	defer cancel()
+	connection, err := pgx.Connect(ctx, "host="+a.address+" port="+portText(a)+" user=app password=app-secret dbname=app sslmode=require")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = connection.Close(ctx) }()
+	secure, ok := connection.PgConn().Conn().(*tls.Conn)
+	if !ok {
+		return "", errors.New("no TLS")
+	}
+	return secure.ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
 }
 
 // crash kills the server's first process as the kernel would.

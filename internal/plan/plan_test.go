@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/plan"
@@ -71,6 +72,14 @@ func TestDecideCreate(t *testing.T) {
 			plan.Decision{
 				Rule: "create", Members: numbered(2, 5),
 				Reason: v1.ReasonCreatingInstances, Message: "Creating prod-db-2, prod-db-5", Recheck: recheck,
+			},
+		},
+		{
+			"the primary's volume comes back before the standbys', which may lack its last transactions",
+			cluster().Replicas(1).KeptVolume(1, given.System).KeptVolume(2, given.System).WasPrimary(2).KeptVolume(3, given.System),
+			plan.Decision{
+				Rule: "create", Members: numbered(2),
+				Reason: v1.ReasonCreatingInstances, Message: "Creating prod-db-2", Recheck: recheck,
 			},
 		},
 		{
@@ -226,6 +235,11 @@ func TestDecideScaleIn(t *testing.T) {
 		{
 			"one that is not known to be empty stays until there is a primary",
 			cluster().Replicas(2).With(given.Member(1), given.Member(2), given.Member(3)),
+			first(refused("the primary is not known, so it might have the newest data")),
+		},
+		{
+			"one that has not looked at its volume yet is not known to be empty",
+			cluster().Replicas(2).With(given.Member(1), given.Member(2), given.Member(3).Empty().Report(func(s *agentapi.Status) { s.DataKnown = false })),
 			first(refused("the primary is not known, so it might have the newest data")),
 		},
 		{

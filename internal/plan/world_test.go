@@ -34,12 +34,17 @@ func (d *dice) mishap(n int) bool { return !d.calm() && d.roll(n) == n-1 }
 // delayed is half of all cases, and none when all is calm.
 func (d *dice) delayed() bool { return !d.calm() && d.roll(2) == 1 }
 
+// expired is after how many steps without a renewal the Lease has run out.
+const expired = 4
+
 // world is a small model of what a cluster lives in: the API server's objects, the StatefulSet controller and kubelets, and the
 // agents, who elect by the Lease. What it holds is the truth; plan sees what facts() lets through.
 type world struct {
 	*dice
 	replicas int
 	keep     bool
+	suspend  bool
+	paused   bool
 	deleting bool
 	released bool
 	bytes    int64
@@ -47,7 +52,10 @@ type world struct {
 	status string // the system identifier in the status
 	holder int    // by the Lease
 	idle   int    // for how many steps the holder has not renewed it
-	config struct{ bootstrap int }
+	config struct {
+		bootstrap int
+		stopped   bool
+	}
 
 	sets    map[int]*set
 	pods    map[int]*pod
@@ -97,6 +105,7 @@ func (w *world) serving() bool {
 func (w *world) facts() facts.Cluster {
 	f := given.Cluster("prod-db").Replicas(w.replicas).Storage("", w.bytes).Facts()
 	f.KeepVolumes, f.Deleting, f.SystemIdentifier = w.keep, w.deleting, w.status
+	f.Suspend, f.Paused, f.DeletedAt = w.suspend, w.paused, f.Now
 	if w.holder != 0 {
 		f.Holder = naming.Instance(f.Name, w.holder)
 	}
@@ -144,7 +153,10 @@ func (w *world) podFacts(n int, p *pod) *facts.Pod {
 }
 
 func (w *world) report(n int, p *pod) agentapi.Status {
-	s := agentapi.Status{ConfigGeneration: 1, State: agentapi.StateWaiting, HasData: w.volumes[n] != nil && w.volumes[n].data != ""}
+	s := agentapi.Status{ConfigGeneration: 1, State: agentapi.StateWaiting}
+	if !w.mishap(10) { // it has looked at its volume
+		s.DataKnown, s.HasData = true, w.volumes[n] != nil && w.volumes[n].data != ""
+	}
 	switch {
 	case p.primary:
 		s.State, s.Role, s.Ready = agentapi.StateRunning, agentapi.RolePrimary, true
@@ -156,7 +168,11 @@ func (w *world) report(n int, p *pod) agentapi.Status {
 
 // carryOut does what the operator does with a decision. It may end in the middle.
 func (w *world) carryOut(f facts.Cluster, d plan.Decision) {
+	if d.Frozen {
+		return
+	}
 	if !f.Deleting {
+		w.config.stopped = d.Stopped
 		w.config.bootstrap, _ = naming.Ordinal(f.Name, d.Bootstrap)
 		for _, m := range d.Members {
 			if w.mishap(20) {
@@ -240,7 +256,7 @@ func (w *world) live() {
 			delete(w.volumes, n)
 		}
 	}
-	if w.idle++; w.serving() {
+	if w.idle = min(w.idle+1, expired); w.serving() {
 		w.idle = 0
 	}
 }
@@ -250,8 +266,10 @@ func (w *world) controlSet(n int) {
 	switch {
 	case s.deleting && p == nil:
 		delete(w.sets, n)
-	case s.deleting:
-		p.deleting = true
+	case s.deleting || w.config.stopped:
+		if p != nil {
+			p.deleting = true
+		}
 	case p == nil && !w.delayed():
 		w.uids++
 		w.pods[n] = &pod{uid: w.uids}
@@ -284,7 +302,7 @@ func (w *world) runPod(n int) {
 }
 
 func (w *world) runAgent(n int, p *pod, v *volume) {
-	free := w.holder == 0 || w.idle > 3
+	free := w.holder == 0 || w.idle == expired
 	switch {
 	case v.data == "" && w.config.bootstrap == n && w.holder == 0:
 		w.systems++
@@ -310,6 +328,7 @@ func (w *world) runAgent(n int, p *pod, v *volume) {
 // meddle is what people and bad luck do.
 func (w *world) meddle() {
 	if w.calm() {
+		w.suspend, w.paused = false, false
 		return
 	}
 	n := 1 + w.roll(9)
@@ -339,6 +358,10 @@ func (w *world) meddle() {
 			w.holder = 0 // somebody deletes the Lease
 		}
 	case 8:
+		w.suspend = !w.suspend
+	case 9:
+		w.paused = !w.paused
+	case 10:
 		w.deleting = w.deleting || w.roll(4) == 0
 	}
 }
