@@ -51,10 +51,13 @@ pin_images() {
   } >"$PINS"
   # what kubectl apply -k config/default of the tag installs
   reference=$(sed -n 's/^OPERATOR_IMAGE=//p' "$PINS")
-  sed -i "s|^  newName: .*|  newName: ${reference%@*}|; s|^  \(newTag\|digest\): .*|  digest: ${reference#*@}|" "$DEFAULTS"
+  sed -i "s#^  newName: .*#  newName: ${reference%@*}#; s#^  \(newTag\|digest\): .*#  digest: ${reference#*@}#" "$DEFAULTS"
   for major in "${MAJORS[@]}"; do
     reference=$(sed -n "s/^POSTGRES_${major}_IMAGE=//p" "$PINS")
-    sed -i "/name: RELATED_IMAGE_POSTGRES_$major\$/ {n; s|value: .*|value: $reference|}" "$MANAGER"
+    sed -i "/name: RELATED_IMAGE_POSTGRES_$major\$/ {n; s#value: .*#value: $reference#}" "$MANAGER"
+  done
+  for reference in $(grep -oh '@sha256:.*' "$PINS"); do
+    cat "$DEFAULTS" "$MANAGER" | grep -q "${reference#@}" || die "neither $DEFAULTS nor $MANAGER took $reference"
   done
 }
 

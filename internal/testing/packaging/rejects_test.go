@@ -39,9 +39,9 @@ func TestRejectsBundle(t *testing.T) {
 			"config/rbac's permission to list storageclasses.storage.k8s.io is not in the bundle",
 		},
 		{
-			"image by tag on release", csvFile, "ghcr.io/pgsteward/pgsteward", "ghcr.io/pgsteward/pgsteward:v9",
+			"image by tag on release", csvFile, "containerImage: ", "containerImage: example.com/pgsteward:v9 # ",
 			func(b bundle) []string { return checkImages(b, true) },
-			"is not by digest",
+			"annotation containerImage example.com/pgsteward:v9 is not by digest",
 		},
 		{
 			"image that a mirror would miss", csvFile, "                - name: POD_NAME\n", "                - name: RELATED_IMAGE_X\n                  value: example.com/x:1\n                - name: POD_NAME\n",
