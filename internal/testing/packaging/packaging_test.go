@@ -72,7 +72,7 @@ func TestCatalog(t *testing.T) {
 	good(t, checkCatalog(c))
 	released := map[string]string{}
 	for _, version := range releases(t, at("releases")) {
-		released[version] = releasedImage(t, at("releases", "v"+version))
+		released[version] = releasedImage(t, at("releases", "v"+version), "BUNDLE_IMAGE")
 	}
 	good(t, checkReleased(c, released))
 }

@@ -15,17 +15,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// releasedImage is the bundle's image that release.env names.
-func releasedImage(tb testing.TB, dir string) string {
+// releasedImage is an image that release.env names.
+func releasedImage(tb testing.TB, dir, name string) string {
 	tb.Helper()
 	content, err := os.ReadFile(filepath.Join(dir, "release.env"))
 	require.NoError(tb, err)
 	for line := range strings.Lines(string(content)) {
-		if image, found := strings.CutPrefix(strings.TrimSpace(line), "BUNDLE_IMAGE="); found {
+		if image, found := strings.CutPrefix(strings.TrimSpace(line), name+"="); found {
 			return image
 		}
 	}
-	require.Fail(tb, "no BUNDLE_IMAGE", "in %s/release.env", dir)
+	require.Fail(tb, "an image is missing", "%s in %s/release.env", name, dir)
 	return ""
 }
 
@@ -103,4 +103,18 @@ func checkCatalogDockerfile(tb testing.TB, path string) []string {
 		problems.add("the catalog's Dockerfile does not build and serve the same cache, %s", cache)
 	}
 	return problems
+}
+
+// TestDefault: what kubectl apply -k config/default installs is the last release's operator; before the first, what is developed.
+func TestDefault(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile(at("config", "default", "kustomization.yaml"))
+	require.NoError(t, err)
+	all := releases(t, at("releases"))
+	if len(all) == 0 {
+		require.Contains(t, string(content), "newTag: v"+currentVersion(t))
+		return
+	}
+	_, digest, _ := strings.Cut(releasedImage(t, at("releases", "v"+all[len(all)-1]), "OPERATOR_IMAGE"), "@")
+	require.Contains(t, string(content), "digest: "+digest, "config/default does not run v%s", all[len(all)-1])
 }
