@@ -92,7 +92,6 @@ func TestStatefulSet(t *testing.T) {
 		      - {name: run, mountPath: /var/run/postgresql}
 		      - {name: tmp, mountPath: /tmp}
 		      - {name: shm, mountPath: /dev/shm}
-		      - {name: shm, mountPath: /dev/shm}
 		      - {name: program, mountPath: /opt/pgsteward, readOnly: true}
 		      - {name: program, mountPath: /etc/passwd, subPath: passwd, readOnly: true}
 		      - {name: config, mountPath: /etc/pgsteward/config, readOnly: true}
@@ -101,7 +100,6 @@ func TestStatefulSet(t *testing.T) {
 		    - {name: data, persistentVolumeClaim: {claimName: prod-db-1-data}}
 		    - {name: run, emptyDir: {}}
 		    - {name: tmp, emptyDir: {}}
-		    - {name: shm, emptyDir: {medium: Memory}}
 		    - {name: shm, emptyDir: {medium: Memory}}
 		    - {name: program, emptyDir: {}}
 		    - {name: config, configMap: {name: prod-db-config, defaultMode: 416}}
