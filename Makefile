@@ -4,6 +4,10 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 VERSION ?= 0.1.0
+
+# The same flags for every build and test, since Go's build cache is split by them.
+export CGO_ENABLED ?= 0
+export GOFLAGS ?= -trimpath -buildvcs=false
 CACHE := $(or $(PGSTEWARD_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pgsteward)
 
 include hack/make/*.mk

@@ -89,6 +89,9 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 	if o.Facts.Deleting {
 		return time.Time{}, r.act(ctx, o, d.Action)
 	}
+	if d.Frozen {
+		return time.Time{}, nil
+	}
 	if o.Facts.Image == "" {
 		return time.Time{}, &apply.Refused{
 			Reason:  v1.ReasonImageUnknown,
@@ -100,7 +103,7 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 		return time.Time{}, fmt.Errorf("credentials of %s/%s: %w", c.Namespace, c.Name, err)
 	}
 	input := build.Input{
-		Cluster: c, Members: d.Members, Bootstrap: d.Bootstrap, SystemIdentifier: o.Facts.SystemIdentifier,
+		Cluster: c, Members: d.Members, Bootstrap: d.Bootstrap, Stopped: d.Stopped, SystemIdentifier: o.Facts.SystemIdentifier,
 		Volumes:     o.Facts.Volumes,
 		Credentials: secrets, Settings: r.Settings,
 	}

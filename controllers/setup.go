@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"slices"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -43,7 +44,7 @@ func (c Changes) Changed(cluster types.NamespacedName) {
 // changes.
 func (r *PostgresCluster) SetupWithManager(mgr ctrl.Manager, changes Changes) error {
 	b := ctrl.NewControllerManagedBy(mgr).
-		For(&v1.PostgresCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1.PostgresCluster{}, builder.WithPredicates(wanted())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentClusters})
 	for _, kind := range observe.Kinds() {
 		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(clusterOf), builder.WithPredicates(newsworthy()))
@@ -61,6 +62,19 @@ func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: cluster}}}
+}
+
+// wanted drops what is not the user's wish: the status that we write ourselves, and what other tools annotate.
+func wanted() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld, e.ObjectNew
+		if before.GetGeneration() != after.GetGeneration() || !slices.Equal(before.GetFinalizers(), after.GetFinalizers()) {
+			return true
+		}
+		return slices.ContainsFunc([]string{naming.AnnotationPaused, naming.AnnotationForceDelete}, func(key string) bool {
+			return before.GetAnnotations()[key] != after.GetAnnotations()[key]
+		})
+	}}
 }
 
 // newsworthy drops the renewals of the Lease, which come every two seconds and say nothing new.

@@ -80,16 +80,25 @@ make_image() {
   echo "$version" >"$dir/version"
 }
 
+# missing MAJOR...: those whose image is not in the cache
+missing() {
+  local major dir
+  for major; do
+    dir=$(image_dir "$major")
+    [ -d "$dir" ] || echo "$major"
+  done
+}
+
 build() {
   local major suite kind package sha512
+  [ -n "${REFRESH:-}$(missing "$@")" ] || return 0
   tools
   mkdir -p "$STORE"
   exec 8>"$STORE/.operand.lock"
   flock 8 # one build at a time; the second one finds everything made
   [ -z "${REFRESH:-}" ] || rm -rf "$STORE"/{rootfs,npm,postgres}-*
-  for major; do
+  for major in $(missing "$@"); do
     read -r _ suite kind package sha512 < <(row "$major")
-    [ ! -d "$(image_dir "$major")" ] || continue
     once "$(rootfs_dir "$suite")" make_rootfs "$suite"
     [ "$kind" = deb ] || once "$(npm_dir "$major" "$suite")" make_npm "$major" "$suite" "$package" "$sha512"
     once "$(image_dir "$major")" make_image "$major"
@@ -119,4 +128,7 @@ push() {
 }
 
 action=${1:-}
-case $action in build | push | path) shift; "$action" "$@" ;; *) die "usage: operand.sh build|push|path MAJOR..." ;; esac
+case $action in build | push | path) shift ;; *) die "usage: operand.sh build|push|path MAJOR..." ;; esac
+[ $# -gt 0 ] || die "which majors?"
+for major; do row "$major" >/dev/null; done
+"$action" "$@"

@@ -94,6 +94,10 @@ type PostgresClusterSpec struct {
 	// +optional
 	Bootstrap *BootstrapSpec `json:"bootstrap,omitempty"`
 
+	// suspend stops all instances and keeps their volumes; false starts them again with the same data.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
 	// deletion says what is kept when the cluster is deleted.
 	// +kubebuilder:default={}
 	// +optional

@@ -14,6 +14,8 @@ const (
 	PhaseRunning Phase = "Running"
 	// PhaseFailed is the phase of a cluster that does not serve and will not without somebody's help.
 	PhaseFailed Phase = "Failed"
+	// PhaseSuspended is the phase of a cluster whose instances are stopped because the spec says so.
+	PhaseSuspended Phase = "Suspended"
 	// PhaseDeleting is the phase of a cluster that is being deleted.
 	PhaseDeleting Phase = "Deleting"
 )
@@ -26,6 +28,8 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionDegraded is true when something is wrong that does not mend itself in the course of the current operation.
 	ConditionDegraded = "Degraded"
+	// ConditionPaused is true while pgsteward leaves the cluster alone because an annotation says so. The databases go on.
+	ConditionPaused = "Paused"
 )
 
 // Reasons of conditions, also used as the reasons of events.
@@ -48,12 +52,22 @@ const (
 	ReasonInstancesNotReady = "InstancesNotReady"
 	// ReasonAgentUnreachable: an instance's agent does not answer the operator.
 	ReasonAgentUnreachable = "AgentUnreachable"
+	// ReasonConfiguringInstances: instances have yet to put the newest configuration in force.
+	ReasonConfiguringInstances = "ConfiguringInstances"
+	// ReasonSuspended: the instances are stopped, or being stopped, because the spec says so.
+	ReasonSuspended = "Suspended"
+	// ReasonPaused: an annotation says that the cluster is to be left alone.
+	ReasonPaused = "Paused"
+	// ReasonNotPaused: no annotation says that the cluster is to be left alone.
+	ReasonNotPaused = "NotPaused"
 	// ReasonReconciled: nothing is left to do.
 	ReasonReconciled = "Reconciled"
 	// ReasonHealthy: nothing is wrong.
 	ReasonHealthy = "Healthy"
 	// ReasonDeleting: the cluster is being deleted.
 	ReasonDeleting = "Deleting"
+	// ReasonDeletionBlocked: the cluster is being deleted and something does not go.
+	ReasonDeletionBlocked = "DeletionBlocked"
 
 	// ReasonImagePullFailed: an image cannot be pulled.
 	ReasonImagePullFailed = "ImagePullFailed"
@@ -168,7 +182,7 @@ type PostgresClusterStatus struct {
 	// +optional
 	Instances []InstanceStatus `json:"instances,omitempty"`
 
-	// conditions are Ready, Progressing and Degraded.
+	// conditions are Ready, Progressing, Degraded and Paused.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -26,11 +26,13 @@ kill_left() {
 }
 
 for n in $(seq $MAXNODES); do
-  if [ -d "$NODES/node$n" ] || [ -e "/run/netns/$PFX-node$n" ] || ls -d /sys/fs/cgroup/{,*/}"$PFX-node$n" >/dev/null 2>&1; then "$HERE/node.sh" rm "$n" down; fi
+  if [ -d "$NODES/node$n" ] || [ -e "/run/netns/$PFX-node$n" ] || compgen -G "/sys/fs/cgroup/*/$PFX-node$n" >/dev/null || [ -d "/sys/fs/cgroup/$PFX-node$n" ]; then "$HERE/node.sh" rm "$n" down; fi
 done
 for c in provisioner coredns kube-scheduler kube-controller-manager kube-apiserver etcd registry; do stop $c KILL; done
 kill_left
 ip route del unreachable "$PODS.0.0/16" metric 4000 2>/dev/null; ip route del unreachable "$SVC.0.0/16" metric 4000 2>/dev/null
 ip link del "$BR" 2>/dev/null
-rm -rf "$STATE"
+# what is ours, by name: the folder may have been named by mistake
+for f in settings boot started run log lib nodes etcd pki kubeconfig admin.kubeconfig bundle registry Corefile audit-policy.yaml; do rm -rf "${STATE:?}/$f"; done
+rmdir "$STATE" 2>/dev/null
 say "the cluster is down"

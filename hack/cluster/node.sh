@@ -38,7 +38,8 @@ cgroups_add() {
 }
 cgroups_rm() { # deepest first; kills what is left in them (the node's own containers only)
   local d p
-  for d in $(cgroup_folders); do
+  # runc makes one in the unified hierarchy too, where v1 and v2 are both mounted
+  for d in $(cgroup_folders) /sys/fs/cgroup/unified/"$PFX-$name"; do
     for _ in 1 2 3 4 5 6 7 8 9 10; do
       [ -d "$d" ] || break
       for p in $(find "$d" -name cgroup.procs -exec cat {} + 2>/dev/null | sort -u); do kill -KILL "$p" 2>/dev/null || true; done

@@ -147,6 +147,7 @@ kept() { case $1 in kcm) echo kube-controller-manager;; apiserver|scheduler) ech
 # mend: starts what does not run of a cluster that exists
 mend() {
   local c
+  [ ! -e "$RUN/audit" ] || AUDIT=1
   for c in $COMPONENTS; do alive "$(kept "$c")" || { say "$(kept "$c") does not run: starting it"; start_"$c"; }; done
   wait_apiserver; wait_dns; switch_audit
   nodes_up
@@ -160,7 +161,7 @@ ready_nodes() { kubectl get nodes --no-headers 2>/dev/null | awk '$2 == "Ready"'
 switch_audit() {
   if [ "$AUDIT" = 1 ] && [ ! -e "$RUN/audit" ]; then
     say "restarting the API server with the audit log"
-    stop kube-apiserver; start_apiserver; wait_apiserver
+    stop kube-apiserver KILL; start_apiserver; wait_apiserver
   fi
 }
 # whole: a cluster of this machine's present boot, with all its files
@@ -195,7 +196,7 @@ check_machine
 lock
 if ! use_existing; then
   if [ -e "$STATE" ] || ip link show "$BR" >/dev/null 2>&1; then say "removing what is left of an earlier cluster"; fi
-  "$HERE/down.sh" 2>/dev/null || "$HERE/down.sh" || die "cannot clean up"
+  cleaning=$("$HERE/down.sh" 2>&1) || die "cannot clean up: $cleaning"
   start_new
 fi
 say "the cluster is ready ($(since)): $(ready_nodes) nodes, registry 127.0.0.1:$REGPORT"

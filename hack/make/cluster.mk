@@ -7,7 +7,7 @@ NODES ?= 3
 ifeq ($(or $(KUBECONFIG),$(LOCAL_KUBECONFIG)),$(LOCAL_KUBECONFIG))
 CLUSTER_IS := local
 KUBECONFIG := $(LOCAL_KUBECONFIG)
-REGISTRY ?= 127.0.0.1:$(shell echo $$((5000 + $(or $(OFF),0))))
+REGISTRY ?= 127.0.0.1:$(shell . $(CLUSTER_DIR)/settings 2>/dev/null; echo $$((5000 + $${OFF:-0})))
 else
 CLUSTER_IS := other
 # expanded only where it is used

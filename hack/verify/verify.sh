@@ -46,7 +46,7 @@ step_gofmt() {
   [ -z "$bad" ] || { echo "not formatted (make fmt):"; echo "$bad"; return 1; }
 }
 
-step_vet()     { go vet ./...; }
+step_vet()     { go vet -tags e2e ./...; }
 step_lint()    { make -s lint; }
 step_arch()    { go test -count=1 ./internal/testing/arch/; }
 step_modules() { go mod tidy -diff; }

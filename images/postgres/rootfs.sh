@@ -73,6 +73,7 @@ trim() (
     var/cache/* var/log/* var/lib/apt var/lib/postgresql/* var/lib/systemd var/lib/dpkg/info var/lib/dpkg/*-old var/lib/dpkg/lock* \
     var/lib/dpkg/triggers tmp/* run/* root dev/* boot home media mnt opt srv
   find etc/ssl/certs -xtype l -delete
+  sed -i '/^ssl-cert:/d' etc/group
   # Nothing here needs to become root, and everything must be readable by any user.
   find . -xdev -type f -perm /6000 -exec chmod ug-s {} +
   find . -xdev ! -type l ! -perm -o=r -exec chmod a+rX {} +

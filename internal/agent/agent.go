@@ -241,7 +241,9 @@ func (a *Agent) startKeeper(background context.Context) error {
 	if err != nil {
 		return err
 	}
-	keeper := lease.NewKeeper(api, a.options.Instance, a.options.PodUID, timings, lease.Boottime, a.log, a.poke)
+	keeper := lease.NewKeeper(lease.Options{
+		API: api, Self: a.options.Instance, Pod: a.options.PodUID, Now: lease.Boottime, Log: a.log, Changed: a.poke,
+	}, timings)
 	a.mu.Lock()
 	a.keeper = keeper
 	a.mu.Unlock()

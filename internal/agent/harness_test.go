@@ -213,7 +213,7 @@ func (c *testCluster) start(name string) *testAgent {
 	c.t.Cleanup(a.stop)
 	c.t.Cleanup(func() {
 		if c.t.Failed() {
-			c.t.Logf("log of %s:\n%s", name, tailOf(a.log.String(), 60))
+			c.t.Logf("log of %s:\n%s", name, tailOf(a.log.String(), 400))
 		}
 	})
 	return a
@@ -242,17 +242,20 @@ func (a *testAgent) status() agentapi.Status {
 // await waits until the status is as wanted.
 func (a *testAgent) await(bound time.Duration, what string, wanted func(agentapi.Status) bool) agentapi.Status {
 	a.cluster.t.Helper()
-	deadline := time.Now().Add(bound)
+	deadline := time.After(bound)
+	ticker := time.NewTicker(often)
+	defer ticker.Stop()
 	for {
 		status := a.status()
 		if wanted(status) {
 			return status
 		}
-		if time.Now().After(deadline) {
+		select {
+		case <-deadline:
 			text, _ := json.Marshal(status)
 			require.FailNow(a.cluster.t, a.name+" is not "+what, "%s\nready: %s", text, a.agent.health.Ready())
+		case <-ticker.C:
 		}
-		time.Sleep(often)
 	}
 }
 

@@ -33,12 +33,14 @@ type Input struct {
 	// Members and Bootstrap are the planner's.
 	Members   []plan.Member
 	Bootstrap string
+	// Stopped says that no instance is to run.
+	Stopped bool
 	// SystemIdentifier is empty while it is not known.
 	SystemIdentifier string
 	// Volumes are the volumes that exist: what cannot be changed of them is left as it is.
-	Volumes []facts.Volume
-	Credentials      credential.Set
-	Settings         Settings
+	Volumes     []facts.Volume
+	Credentials credential.Set
+	Settings    Settings
 }
 
 // Object is one object to apply.

@@ -34,7 +34,7 @@ func statefulSet(in Input, m plan.Member) Object {
 		WithLabels(labels).
 		WithOwnerReferences(ownerReference(c)).
 		WithSpec(appsac.StatefulSetSpec().
-			WithReplicas(1).
+			WithReplicas(replicas(in)).
 			WithServiceName(naming.ServiceInstances(c.Name)).
 			WithPodManagementPolicy(appsv1.ParallelPodManagement).
 			WithUpdateStrategy(appsac.StatefulSetUpdateStrategy().WithType(appsv1.OnDeleteStatefulSetStrategyType)).
@@ -44,6 +44,14 @@ func statefulSet(in Input, m plan.Member) Object {
 				WithLabels(labels).
 				WithAnnotations(map[string]string{"kubectl.kubernetes.io/default-container": naming.ContainerPostgres}).
 				WithSpec(podSpec(in, m))))
+}
+
+// replicas is the number of Pods of one instance.
+func replicas(in Input) int32 {
+	if in.Stopped {
+		return 0
+	}
+	return 1
 }
 
 func podSpec(in Input, m plan.Member) *coreac.PodSpecApplyConfiguration {
@@ -87,8 +95,11 @@ func installContainer(in Input) *coreac.ContainerApplyConfiguration {
 		WithImage(in.Settings.OperatorImage).
 		WithArgs("install").
 		WithSecurityContext(containerSecurity()).
+		// with limits, so that a quota on limits needs no more of the user than limits in the spec
 		WithResources(coreac.ResourceRequirements().WithRequests(corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
+		}).WithLimits(corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("128Mi"),
 		})).
 		WithVolumeMounts(coreac.VolumeMount().WithName(naming.VolumeProgram).WithMountPath(naming.PathProgram))
 }

@@ -1,10 +1,13 @@
 package facts
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
+	apisv1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
 // Known is a value, or the knowledge that it is not known. The zero value is unknown.
@@ -36,8 +39,13 @@ type Cluster struct {
 	Generation      int64
 	// CreatedAt is when the PostgresCluster was created.
 	CreatedAt time.Time
-	// Deleting says whether the PostgresCluster is being deleted.
-	Deleting bool
+	// Deleting says whether the PostgresCluster is being deleted, DeletedAt since when.
+	Deleting  bool
+	DeletedAt time.Time
+	// ForceDelete says that it is to be let go although something of it remains.
+	ForceDelete bool
+	// Paused says that it is to be left alone.
+	Paused bool
 
 	// What the spec wants.
 	Replicas    int
@@ -45,6 +53,8 @@ type Cluster struct {
 	Image       string
 	KeepVolumes bool
 	Storage     Storage
+	// Suspend says that no instance is to run.
+	Suspend bool
 
 	// SystemIdentifier of the PostgreSQL system; empty while none is known.
 	SystemIdentifier string
@@ -92,7 +102,8 @@ type Pod struct {
 	UID  string
 	// Current says whether it was made from the StatefulSet's present template.
 	Current bool
-	// Ready is the kubelet's word.
+	// Running says whether the postgres container runs, and Ready whether it is ready, in the kubelet's last word.
+	Running  bool
 	Ready    bool
 	Deleting bool
 	Node     string
@@ -140,6 +151,24 @@ func (c *Cluster) Volume(instance string) (Volume, bool) {
 	return c.Volumes[i], true
 }
 
+// Conflict is why the cluster must not start an instance on a volume that has none: its data is somebody else's. Nil: it may.
+func (c *Cluster) Conflict(v Volume) *Problem {
+	if _, inUse := c.Instance(v.Instance); inUse || v.Deleting {
+		return nil // its agent looks at the data itself
+	}
+	switch {
+	case v.Version != "" && v.Version != c.Version:
+		return &Problem{Reason: apisv1.ReasonDataVersionMismatch, Message: fmt.Sprintf(
+			"PersistentVolumeClaim %s has data of PostgreSQL %s, while spec.version is %s: create the cluster with version %q, or rename or delete the claim",
+			naming.DataVolume(v.Instance), v.Version, c.Version, v.Version)}
+	case v.SystemIdentifier != "" && c.SystemIdentifier != "" && v.SystemIdentifier != c.SystemIdentifier:
+		return &Problem{Reason: apisv1.ReasonSystemMismatch, Message: fmt.Sprintf(
+			"PersistentVolumeClaim %s has data of another PostgreSQL system (%s, the cluster's is %s): rename or delete the claim",
+			naming.DataVolume(v.Instance), v.SystemIdentifier, c.SystemIdentifier)}
+	}
+	return nil
+}
+
 // HasData says whether the cluster is known to have data: then nobody may make a new PostgreSQL system.
 func (c *Cluster) HasData() bool {
 	if c.SystemIdentifier != "" {
@@ -161,6 +190,15 @@ func (c *Cluster) Primary() (Instance, bool) {
 	}
 	report, known := i.Report.Get()
 	return i, known && report.Role == agentapi.RolePrimary
+}
+
+// Serves says whether every instance that the spec asks for exists and is ready, and one of them is the primary.
+func (c *Cluster) Serves() bool {
+	primary, ok := c.Instance(c.Holder)
+	if !ok || !primary.Ready() || len(c.Instances) != c.Replicas {
+		return false
+	}
+	return !slices.ContainsFunc(c.Instances, func(i Instance) bool { return i.Deleting || !i.Ready() })
 }
 
 // Ready says whether the instance serves: the kubelet says so, and its agent, if it is heard, does not say otherwise.

@@ -43,6 +43,12 @@ const (
 	// AnnotationVersion has, on a volume claim, the major version of its data.
 	AnnotationVersion = "pgsteward.io/version"
 
+	// AnnotationPaused, "true" on a PostgresCluster, makes the operator leave it alone; the databases go on.
+	AnnotationPaused = "pgsteward.io/paused"
+	// AnnotationForceDelete, "true" on a PostgresCluster that is being deleted, lets it go although something of it does not; the
+	// garbage collector removes the rest when it can.
+	AnnotationForceDelete = "pgsteward.io/force-delete"
+
 	// Finalizer keeps a PostgresCluster until what it must not leave behind is gone.
 	Finalizer = "pgsteward.io/cleanup"
 	// FieldManager is the owner of the fields that the operator applies.

@@ -45,6 +45,9 @@ func podFacts(pod *corev1.Pod, set *appsv1.StatefulSet) *facts.Pod {
 			p.Problem = &facts.Problem{Reason: v1.ReasonUnschedulable, Message: fmt.Sprintf("Pod %s finds no node: %s", pod.Name, condition.Message)}
 		}
 	}
+	p.Running = slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.Name == naming.ContainerPostgres && s.State.Running != nil
+	})
 	if problem := containerProblem(pod); problem != nil && !p.Deleting {
 		p.Problem = problem
 	}
@@ -93,7 +96,8 @@ func lastWords(status corev1.ContainerStatus) string {
 
 // refusal asks the events why the StatefulSet has no Pod.
 func (r *Reader) refusal(ctx context.Context, set *appsv1.StatefulSet) (*facts.Problem, error) {
-	if !set.DeletionTimestamp.IsZero() || r.Now().Sub(set.CreationTimestamp.Time) < podGrace {
+	stopped := set.Spec.Replicas != nil && *set.Spec.Replicas == 0
+	if stopped || !set.DeletionTimestamp.IsZero() || r.Now().Sub(set.CreationTimestamp.Time) < podGrace {
 		return nil, nil
 	}
 	events := &corev1.EventList{}

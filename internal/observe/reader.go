@@ -71,6 +71,9 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 		Generation:  c.Generation,
 		CreatedAt:   c.CreationTimestamp.Time,
 		Deleting:    !c.DeletionTimestamp.IsZero(),
+		ForceDelete: c.Annotations[naming.AnnotationForceDelete] == "true",
+		Paused:      c.Annotations[naming.AnnotationPaused] == "true",
+		Suspend:     c.Spec.Suspend,
 		Replicas:    replicas(c),
 		Version:     c.Spec.Version,
 		Image:       wanted.Image,
@@ -78,6 +81,9 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 		Storage:     facts.Storage{Bytes: wanted.Storage},
 		Volumes:     volumes(objects, c.Name),
 		Leftovers:   leftovers(objects, c),
+	}
+	if f.Deleting {
+		f.DeletedAt = c.DeletionTimestamp.Time
 	}
 	if f.Instances, err = r.instances(ctx, c, objects, o.Credentials); err != nil {
 		return Observation{}, err

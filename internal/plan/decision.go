@@ -10,6 +10,10 @@ type Decision struct {
 	Members []Member
 	// Bootstrap is the member that may make a new PostgreSQL system; empty if none may.
 	Bootstrap string
+	// Stopped says that no member is to run.
+	Stopped bool
+	// Frozen says that nothing is to be written but the status.
+	Frozen bool
 	// Action removes or restarts something, or is None.
 	Action Action
 	// Reason is a Reason constant of apis/v1; Message is for people.
@@ -28,6 +32,8 @@ type Member struct {
 
 // Refusal says why something that the spec asks for is not done now.
 type Refusal struct {
+	// Reason is a Reason constant of apis/v1 if somebody must mend something; empty if time will.
+	Reason string
 	// What is refused, such as "removing prod-db-3".
 	What string
 	// Why names the rule and the facts.

@@ -12,8 +12,12 @@ import (
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
-// settleRecheck bounds how long a cluster that is not settled goes without another look, should an event be missed.
-const settleRecheck = 30 * time.Second
+const (
+	// settleRecheck bounds how long a cluster that is not settled goes without another look, should an event be missed.
+	settleRecheck = 30 * time.Second
+	// deletionPatience is how long a deletion may take before it is said how to force it.
+	deletionPatience = 2 * time.Minute
+)
 
 // rule is one named step of the decision; false: it does not apply.
 type rule struct {
@@ -24,6 +28,8 @@ type rule struct {
 // rules in the order of the package's documentation.
 var rules = []rule{
 	{"delete", deletion},
+	{"pause", pause},
+	{"suspend", suspend},
 	{"replace-volume", replaceVolume},
 	{"restart-broken", restartBroken},
 	{"create", create},
@@ -44,6 +50,8 @@ func Decide(f facts.Cluster) Decision {
 			}
 			if !f.Deleting {
 				d.Bootstrap = bootstrap(&f, d.Members)
+				_, refused := roster(&f)
+				d.Refused = append(d.Refused, refused...)
 			}
 			return d
 		}
@@ -68,6 +76,9 @@ func deletion(f *facts.Cluster) (Decision, bool) {
 		}
 	}
 	switch {
+	case f.ForceDelete:
+		d.Action, d.Message = Release{}, "Letting the cluster go, as the annotation says; the garbage collector removes what is left"
+		return d, true
 	case starting:
 		d.Action, d.Message = RemoveInstances{}, "Stopping the instances"
 	case len(pods) > 0:
@@ -77,6 +88,41 @@ func deletion(f *facts.Cluster) (Decision, bool) {
 		d.Message = "Removing " + strings.Join(f.Leftovers, ", ")
 	default:
 		d.Action, d.Message = Release{}, "Everything is removed"
+	}
+	if _, released := d.Action.(Release); !released && f.Now.Sub(f.DeletedAt) > deletionPatience {
+		d.Reason = v1.ReasonDeletionBlocked
+		d.Message += fmt.Sprintf(" for more than %s. To let the cluster go without waiting, set its annotation %s=true", deletionPatience, naming.AnnotationForceDelete)
+	}
+	return d, true
+}
+
+// pause leaves the cluster alone.
+func pause(f *facts.Cluster) (Decision, bool) {
+	if !f.Paused {
+		return Decision{}, false
+	}
+	return Decision{
+		Members: existing(f),
+		Frozen:  true,
+		Reason:  v1.ReasonPaused,
+		Message: fmt.Sprintf("Nothing is changed while the annotation %s is true", naming.AnnotationPaused),
+	}, true
+}
+
+// suspend stops all instances. The Lease keeps its holder, who starts again as primary.
+func suspend(f *facts.Cluster) (Decision, bool) {
+	if !f.Suspend {
+		return Decision{}, false
+	}
+	d := Decision{Members: members(f), Stopped: true, Reason: v1.ReasonSuspended, Message: "All instances are stopped, as spec.suspend says"}
+	var running []string
+	for _, i := range f.Instances {
+		if i.Pod != nil {
+			running = append(running, i.Name)
+		}
+	}
+	if len(running) > 0 {
+		d.Message, d.Recheck = "Stopping "+strings.Join(running, ", ")+", as spec.suspend says", settleRecheck
 	}
 	return d, true
 }
@@ -219,7 +265,12 @@ func knownEmpty(f *facts.Cluster, i facts.Instance) bool {
 
 // settle waits for what is not ready.
 func settle(f *facts.Cluster) (Decision, bool) {
-	d := Decision{Members: members(f), Recheck: settleRecheck}
+	all, refused := roster(f)
+	d := Decision{Members: all, Recheck: settleRecheck}
+	if len(refused) > 0 && len(all) < f.Replicas {
+		d.Reason, d.Message = v1.ReasonCreatingInstances, fmt.Sprintf("Not yet %s: %s", refused[0].What, refused[0].Why)
+		return d, true
+	}
 	if f.Holder == "" {
 		d.Reason, d.Message = v1.ReasonWaitingForPrimary, "Waiting for an instance to become primary"
 		return d, true
@@ -238,7 +289,23 @@ func settle(f *facts.Cluster) (Decision, bool) {
 		d.Reason, d.Message = v1.ReasonInstancesNotReady, "Waiting for "+strings.Join(waiting, ", ")
 		return d, true
 	}
+	if late := unconfigured(f); len(late) > 0 {
+		d.Reason, d.Message = v1.ReasonConfiguringInstances, "Waiting for the newest configuration to be in force on "+strings.Join(late, ", ")
+		return d, true
+	}
 	return Decision{}, false
+}
+
+// unconfigured are the instances that say that they have an older configuration in force, without having refused the newest.
+func unconfigured(f *facts.Cluster) []string {
+	var late []string
+	for _, i := range f.Instances {
+		report, known := i.Report.Get()
+		if known && report.ConfigGeneration < f.Generation && i.Problem() == nil {
+			late = append(late, i.Name)
+		}
+	}
+	return late
 }
 
 // done is the decision when there is nothing to do.
@@ -261,10 +328,18 @@ func existing(f *facts.Cluster) []Member {
 	return have
 }
 
-// members are those that exist and, if they are too few, new ones: first those that have a volume already, then the lowest free
-// numbers. An instance that is still being deleted keeps its number, and its place: it may be on its way back.
+// members are the instances that shall exist.
 func members(f *facts.Cluster) []Member {
+	all, _ := roster(f)
+	return all
+}
+
+// roster is the members, those that exist and, if they are too few, new ones: first those that have a volume already, then the
+// lowest free numbers. An instance that is still being deleted keeps its number, and its place: it may be on its way back. A
+// volume with somebody else's data keeps its place too, and is refused, since another number in its place would hide that.
+func roster(f *facts.Cluster) ([]Member, []Refusal) {
 	have := existing(f)
+	var refused []Refusal
 	wanted := f.Replicas - (len(f.Instances) - len(have))
 	taken := map[int]bool{}
 	for _, i := range f.Instances {
@@ -283,13 +358,22 @@ func members(f *facts.Cluster) []Member {
 		if len(have) >= wanted {
 			break
 		}
-		if !taken[n] {
-			taken[n] = true
-			have = append(have, Member{Name: naming.Instance(f.Name, n), Ordinal: n})
+		if taken[n] {
+			continue
 		}
+		taken[n] = true
+		name := naming.Instance(f.Name, n)
+		if v, ok := f.Volume(name); ok {
+			if conflict := f.Conflict(v); conflict != nil {
+				refused = append(refused, Refusal{Reason: conflict.Reason, What: "creating " + name, Why: conflict.Message})
+				wanted--
+				continue
+			}
+		}
+		have = append(have, Member{Name: name, Ordinal: n})
 	}
 	slices.SortFunc(have, func(a, b Member) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
-	return have
+	return have, refused
 }
 
 // bootstrap is the member that may make a new PostgreSQL system: the first one, as long as the cluster is not known to have data.

@@ -61,6 +61,7 @@ const (
 	offsetMaxLocks      = 196
 	offsetChecksums     = 252
 	controlVersion13    = 1300
+	controlVersion17    = 1700
 	controlVersion18    = 1800
 	offsetCRC13         = 288
 	offsetCRC18         = 292
@@ -81,7 +82,7 @@ func ParseControl(content []byte) (Control, error) {
 
 	var crcOffset int
 	switch version := u32(offsetVersion); version {
-	case controlVersion13:
+	case controlVersion13, controlVersion17:
 		crcOffset = offsetCRC13
 	case controlVersion18:
 		crcOffset = offsetCRC18

@@ -98,16 +98,21 @@ func skipHBAAddress(fields []string) ([]string, error) {
 		}
 		return fields[1:], nil
 	}
-	if _, err := netip.ParseAddr(address); err != nil {
-		return fields[1:], nil // a host name, or all, samehost, samenet
+	if !isAddress(address) { // a host name, or all, samehost, samenet
+		return fields[1:], nil
 	}
 	if len(fields) < 2 {
 		return nil, fmt.Errorf("address %s needs a mask", address)
 	}
-	if _, err := netip.ParseAddr(fields[1]); err != nil {
+	if !isAddress(fields[1]) {
 		return nil, fmt.Errorf("address %s needs a mask, not %q", address, fields[1])
 	}
 	return fields[2:], nil
+}
+
+func isAddress(text string) bool {
+	_, err := netip.ParseAddr(text)
+	return err == nil
 }
 
 func checkHBAMethod(kind, method string, options []string) error {

@@ -53,7 +53,7 @@ func conditionEvents(previous, s v1.PostgresClusterStatus) []Event {
 // isStep says whether the reason is of something done, not of something waited for.
 func isStep(reason string) bool {
 	switch reason {
-	case v1.ReasonCreatingInstances, v1.ReasonRemovingInstance, v1.ReasonRestartingInstance, v1.ReasonReplacingVolume, v1.ReasonDeleting:
+	case v1.ReasonSuspended, v1.ReasonCreatingInstances, v1.ReasonRemovingInstance, v1.ReasonRestartingInstance, v1.ReasonReplacingVolume, v1.ReasonDeleting:
 		return true
 	}
 	return false
@@ -95,14 +95,12 @@ func instanceEvents(previous, s v1.PostgresClusterStatus) []Event {
 // volumeEvents say which volumes are kept, when an instance or the cluster goes.
 func volumeEvents(in Input) []Event {
 	var kept []facts.Volume
-	switch action := in.Decision.Action.(type) {
-	case plan.RemoveInstance:
-		if v, ok := in.Facts.Volume(action.Instance); ok && !action.DeleteVolume {
+	if in.Facts.Deleting && in.Facts.KeepVolumes && in.Previous.Phase != v1.PhaseDeleting {
+		kept = in.Facts.Volumes
+	}
+	if action, ok := in.Decision.Action.(plan.RemoveInstance); ok && !action.DeleteVolume {
+		if v, ok := in.Facts.Volume(action.Instance); ok {
 			kept = append(kept, v)
-		}
-	case plan.RemoveInstances, plan.Release:
-		if in.Facts.KeepVolumes && (in.Previous.Phase != v1.PhaseDeleting) {
-			kept = in.Facts.Volumes
 		}
 	}
 	if len(kept) == 0 {

@@ -69,31 +69,54 @@ func Compute(in Input) v1.PostgresClusterStatus {
 	return s
 }
 
-// conditions sets Ready, Progressing and Degraded.
+// conditions sets Ready, Progressing, Degraded and Paused.
 func conditions(in Input, s *v1.PostgresClusterStatus) {
-	f, d := &in.Facts, &in.Decision
 	found := problems(in)
-	ready := metav1.Condition{Type: v1.ConditionReady, Status: metav1.ConditionFalse, Reason: d.Reason, Message: d.Message}
-	switch {
-	case len(found) > 0 && d.Rule != "done":
-		ready.Reason, ready.Message = found[0].Reason, joinMessages(found)
-	case d.Rule == "done" && len(in.Problems) == 0:
-		ready.Status, ready.Reason = metav1.ConditionTrue, v1.ReasonReady
-	case len(found) > 0:
-		ready.Reason, ready.Message = found[0].Reason, joinMessages(found)
-	}
-	progressing := metav1.Condition{Type: v1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: d.Reason, Message: d.Message}
-	if d.Rule == "done" {
-		progressing.Status, progressing.Reason = metav1.ConditionFalse, v1.ReasonReconciled
-	}
-	degraded := metav1.Condition{Type: v1.ConditionDegraded, Status: metav1.ConditionFalse, Reason: v1.ReasonHealthy, Message: "No problem is known"}
-	if len(found) > 0 {
-		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, found[0].Reason, joinMessages(found)
-	}
-	for _, c := range []metav1.Condition{ready, progressing, degraded} {
-		c.ObservedGeneration = f.Generation
-		c.LastTransitionTime = metav1.NewTime(f.Now)
+	for _, c := range []metav1.Condition{ready(in, found), progressing(in), degraded(found), paused(in)} {
+		c.ObservedGeneration = in.Facts.Generation
+		c.LastTransitionTime = metav1.NewTime(in.Facts.Now)
 		apimeta.SetStatusCondition(&s.Conditions, c)
+	}
+}
+
+// ready is true if nothing is left to do and nothing was refused in this pass. While the cluster is paused, that it serves will do.
+func ready(in Input, found []facts.Problem) metav1.Condition {
+	d := &in.Decision
+	c := metav1.Condition{Type: v1.ConditionReady, Status: metav1.ConditionFalse, Reason: d.Reason, Message: d.Message}
+	switch {
+	case len(in.Problems) == 0 && (d.Rule == "done" || d.Frozen && in.Facts.Serves()):
+		c.Status, c.Reason = metav1.ConditionTrue, v1.ReasonReady
+	case len(found) > 0:
+		c.Reason, c.Message = found[0].Reason, joinMessages(found)
+	}
+	return c
+}
+
+// progressing is true while something is changed or waited for: that is, as long as the pass wants to look again.
+func progressing(in Input) metav1.Condition {
+	d := &in.Decision
+	c := metav1.Condition{Type: v1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: d.Reason, Message: d.Message}
+	if d.Recheck == 0 {
+		c.Status = metav1.ConditionFalse
+	}
+	return c
+}
+
+func degraded(found []facts.Problem) metav1.Condition {
+	c := metav1.Condition{Type: v1.ConditionDegraded, Status: metav1.ConditionFalse, Reason: v1.ReasonHealthy, Message: "No problem is known"}
+	if len(found) > 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, found[0].Reason, joinMessages(found)
+	}
+	return c
+}
+
+func paused(in Input) metav1.Condition {
+	if in.Decision.Frozen {
+		return metav1.Condition{Type: v1.ConditionPaused, Status: metav1.ConditionTrue, Reason: v1.ReasonPaused, Message: in.Decision.Message}
+	}
+	return metav1.Condition{
+		Type: v1.ConditionPaused, Status: metav1.ConditionFalse, Reason: v1.ReasonNotPaused,
+		Message: "The annotation " + naming.AnnotationPaused + " is not set",
 	}
 }
 
@@ -107,6 +130,8 @@ func phase(in Input, s *v1.PostgresClusterStatus) v1.Phase {
 	switch {
 	case f.Deleting:
 		return v1.PhaseDeleting
+	case in.Decision.Stopped:
+		return v1.PhaseSuspended
 	case ready.Status == metav1.ConditionTrue:
 		return v1.PhaseRunning
 	case !serves && apimeta.IsStatusConditionTrue(s.Conditions, v1.ConditionDegraded):
@@ -124,6 +149,14 @@ func phase(in Input, s *v1.PostgresClusterStatus) v1.Phase {
 func problems(in Input) []facts.Problem {
 	f := &in.Facts
 	all := slices.Concat(in.Problems, f.Problems)
+	if in.Decision.Reason == v1.ReasonDeletionBlocked {
+		all = append(all, facts.Problem{Reason: in.Decision.Reason, Message: in.Decision.Message})
+	}
+	for _, r := range in.Decision.Refused {
+		if r.Reason != "" {
+			all = append(all, facts.Problem{Reason: r.Reason, Message: r.Why})
+		}
+	}
 	var reasons []string
 	first, others := map[string]facts.Problem{}, map[string][]string{}
 	for _, i := range f.Instances {
@@ -153,12 +186,12 @@ func instanceProblem(i facts.Instance) *facts.Problem {
 	if p := i.Problem(); p != nil {
 		return p
 	}
-	if i.UnheardFor <= unheardGrace || i.Pod == nil || i.Pod.Deleting {
+	if i.UnheardFor <= unheardGrace || i.Pod == nil || i.Pod.Deleting || !i.Pod.Running {
 		return nil
 	}
 	return &facts.Problem{
 		Reason:  v1.ReasonAgentUnreachable,
-		Message: fmt.Sprintf("The operator cannot reach the agent of %s (port %d of Pod %s): is there a NetworkPolicy in between?", i.Name, naming.PortAgent, i.Pod.Name),
+		Message: fmt.Sprintf("The agent of %s does not answer the operator (port %d of Pod %s): its node may be down, or a NetworkPolicy in between", i.Name, naming.PortAgent, i.Pod.Name),
 	}
 }
 

@@ -33,13 +33,13 @@ const (
 )
 
 // StopFast is how long after the last renewal a fast shutdown begins.
-func (t Timings) StopFast() time.Duration { return t.Duration * 5 / 8 }
+func (t Timings) StopFast() time.Duration { return t.Duration * 12 / 16 }
 
 // StopImmediate is how long after the last renewal an immediate shutdown follows.
-func (t Timings) StopImmediate() time.Duration { return t.Duration * 6 / 8 }
+func (t Timings) StopImmediate() time.Duration { return t.Duration * 14 / 16 }
 
 // StopKill is how long after the last renewal everything is ended by force.
-func (t Timings) StopKill() time.Duration { return t.Duration * 7 / 8 }
+func (t Timings) StopKill() time.Duration { return t.Duration * 15 / 16 }
 
 // request bounds one request: a lost answer must leave time for more attempts before StopFast.
 func (t Timings) request() time.Duration { return t.Renew }

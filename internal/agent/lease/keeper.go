@@ -52,14 +52,25 @@ type View struct {
 	Err error
 }
 
+// Options are what a Keeper needs.
+type Options struct {
+	API API
+	// Self is the instance, Pod the UID of its Pod.
+	Self string
+	Pod  string
+	Now  Clock
+	Log  *slog.Logger
+	// Changed is called when holder or system have changed, or the Lease was won or lost.
+	Changed func()
+}
+
 // Keeper watches and renews the Lease for one instance.
 type Keeper struct {
-	api  API
-	self string
-	pod  string
-	now  Clock
-	log  *slog.Logger
-	// changed is called when holder or system changed, or the Lease was won or lost.
+	api     API
+	self    string
+	pod     string
+	now     Clock
+	log     *slog.Logger
 	changed func()
 	kick    chan struct{}
 
@@ -74,9 +85,12 @@ type Keeper struct {
 	err       error
 }
 
-// NewKeeper is a keeper for the instance self, whose Pod has the UID pod.
-func NewKeeper(api API, self, pod string, timings Timings, now Clock, log *slog.Logger, changed func()) *Keeper {
-	return &Keeper{api: api, self: self, pod: pod, timings: timings, now: now, log: log, changed: changed, kick: make(chan struct{}, 1)}
+// NewKeeper is a keeper that does not want to hold the Lease yet.
+func NewKeeper(options Options, timings Timings) *Keeper {
+	return &Keeper{
+		api: options.API, self: options.Self, pod: options.Pod, now: options.Now, log: options.Log, changed: options.Changed,
+		timings: timings, kick: make(chan struct{}, 1),
+	}
 }
 
 // Hold says whether the agent wants to hold the Lease. Wanting takes it as soon as it may be taken. Not wanting stops renewing

@@ -118,7 +118,7 @@ func (s *Server) Start(spec Spec) error {
 		case <-time.After(time.Second):
 		}
 		if err != nil { // and what it wrote to its log is being read
-			time.Sleep(lastWords)
+			<-time.After(lastWords)
 		}
 		s.ended(err)
 	}()

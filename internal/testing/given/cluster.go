@@ -36,7 +36,38 @@ func (b *ClusterBuilder) Replicas(n int) *ClusterBuilder { b.f.Replicas = n; ret
 func (b *ClusterBuilder) At(now time.Time) *ClusterBuilder { b.f.Now = now; return b }
 
 // Deleting is a cluster that somebody deletes.
-func (b *ClusterBuilder) Deleting() *ClusterBuilder { b.f.Deleting = true; return b }
+func (b *ClusterBuilder) Deleting() *ClusterBuilder {
+	b.f.Deleting, b.f.DeletedAt = true, b.f.Now.Add(-time.Second)
+	return b
+}
+
+// Since is for how long the cluster is being deleted.
+func (b *ClusterBuilder) Since(d time.Duration) *ClusterBuilder {
+	b.f.DeletedAt = b.f.Now.Add(-d)
+	return b
+}
+
+// Forced is a cluster whose deletion is not to wait.
+func (b *ClusterBuilder) Forced() *ClusterBuilder { b.f.ForceDelete = true; return b }
+
+// Paused is a cluster that is to be left alone.
+func (b *ClusterBuilder) Paused() *ClusterBuilder { b.f.Paused = true; return b }
+
+// Suspended is a cluster that is not to run.
+func (b *ClusterBuilder) Suspended() *ClusterBuilder { b.f.Suspend = true; return b }
+
+// Generation is that of the spec.
+func (b *ClusterBuilder) Generation(n int64) *ClusterBuilder { b.f.Generation = n; return b }
+
+// VolumeVersion says of which major the data on a volume is.
+func (b *ClusterBuilder) VolumeVersion(ordinal int, version string) *ClusterBuilder {
+	for n := range b.f.Volumes {
+		if b.f.Volumes[n].Ordinal == ordinal {
+			b.f.Volumes[n].Version = version
+		}
+	}
+	return b
+}
 
 // DeletesVolumes is a cluster whose deletion policy keeps no volume.
 func (b *ClusterBuilder) DeletesVolumes() *ClusterBuilder { b.f.KeepVolumes = false; return b }

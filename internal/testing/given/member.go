@@ -25,7 +25,7 @@ type MemberBuilder struct {
 func Member(ordinal int) *MemberBuilder {
 	return &MemberBuilder{
 		ordinal: ordinal,
-		pod:     facts.Pod{Current: true, Node: "node-1", IP: "10.0.0.1"},
+		pod:     facts.Pod{Current: true, Running: true, Node: "node-1", IP: "10.0.0.1"},
 		volume:  facts.Volume{Bound: true, Bytes: GiB},
 	}
 }
@@ -39,7 +39,8 @@ func (b *MemberBuilder) Primary() *MemberBuilder {
 // SaysPrimary says that it is primary, whoever holds the lease.
 func (b *MemberBuilder) SaysPrimary() *MemberBuilder {
 	b.report = &agentapi.Status{
-		State: agentapi.StateRunning, Role: agentapi.RolePrimary, DataRole: agentapi.RolePrimary, HasData: true,
+		ConfigGeneration: 1,
+		State:            agentapi.StateRunning, Role: agentapi.RolePrimary, DataRole: agentapi.RolePrimary, HasData: true,
 		ServerVersion: "16.14", SystemIdentifier: System, Timeline: 1, LSN: "0/5000000",
 	}
 	return b
@@ -49,7 +50,8 @@ func (b *MemberBuilder) SaysPrimary() *MemberBuilder {
 func (b *MemberBuilder) Standby() *MemberBuilder {
 	lag := int64(0)
 	b.report = &agentapi.Status{
-		State: agentapi.StateRunning, Role: agentapi.RoleStandby, DataRole: agentapi.RoleStandby, HasData: true, Streaming: true,
+		ConfigGeneration: 1,
+		State:            agentapi.StateRunning, Role: agentapi.RoleStandby, DataRole: agentapi.RoleStandby, HasData: true, Streaming: true,
 		ServerVersion: "16.14", SystemIdentifier: System, Timeline: 1, LSN: "0/5000000", ReplayLSN: "0/5000000", LagBytes: &lag,
 	}
 	return b
@@ -88,6 +90,9 @@ func (b *MemberBuilder) Unheard(d time.Duration) *MemberBuilder {
 	return b
 }
 
+// NotStarted has a Pod whose postgres container does not run yet.
+func (b *MemberBuilder) NotStarted() *MemberBuilder { b.pod.Running = false; return b }
+
 // Holds the lease, whatever its agent says.
 func (b *MemberBuilder) Holds() *MemberBuilder { b.holds = true; return b }
 
@@ -95,7 +100,10 @@ func (b *MemberBuilder) Holds() *MemberBuilder { b.holds = true; return b }
 func (b *MemberBuilder) NoPod() *MemberBuilder { b.noPod = true; return b }
 
 // Unplaced has a Pod without a node.
-func (b *MemberBuilder) Unplaced() *MemberBuilder { b.pod.Node, b.pod.IP = "", ""; return b }
+func (b *MemberBuilder) Unplaced() *MemberBuilder {
+	b.pod.Node, b.pod.IP, b.pod.Running = "", "", false
+	return b
+}
 
 // Refused has no Pod, since the API server refuses it.
 func (b *MemberBuilder) Refused(reason, message string) *MemberBuilder {
@@ -125,7 +133,10 @@ func (b *MemberBuilder) Labelled(role, configHash string) *MemberBuilder {
 }
 
 // Report changes what its agent says.
-func (b *MemberBuilder) Report(change func(*agentapi.Status)) *MemberBuilder { change(b.report); return b }
+func (b *MemberBuilder) Report(change func(*agentapi.Status)) *MemberBuilder {
+	change(b.report)
+	return b
+}
 
 // NoVolume has no volume claim.
 func (b *MemberBuilder) NoVolume() *MemberBuilder { b.noVolume = true; return b }

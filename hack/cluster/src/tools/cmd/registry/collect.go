@@ -15,6 +15,9 @@ type references struct {
 	Manifests []struct{ Digest string }
 }
 
+// uploading is how long a blob may wait for the manifest that needs it.
+const uploading = time.Hour
+
 // collect removes the manifests that were last used before a time, and the blobs that none of the others needs. It runs
 // before the registry serves, so that nothing is half-way in. Images of an index are kept with the index.
 func collect(dir string, before time.Time) error {
@@ -71,7 +74,8 @@ func removeBlobs(dir string, needed map[string]bool) error {
 		return err
 	}
 	for _, blob := range blobs {
-		if needed["sha256:"+blob.Name()] {
+		info, err := blob.Info()
+		if err != nil || needed["sha256:"+blob.Name()] || time.Since(info.ModTime()) < uploading {
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, blob.Name())); err != nil {

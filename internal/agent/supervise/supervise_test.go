@@ -1,0 +1,184 @@
+package supervise
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	bound = 20 * time.Second
+	often = 10 * time.Millisecond
+)
+
+// TestChildren_reaps makes this process the parent of orphans, as PID 1 is, and looks that they go while commands keep their
+// exit status.
+func TestChildren_reaps(t *testing.T) {
+	require.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+	t.Cleanup(func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) })
+	var children Children
+	ctx, cancel := context.WithCancel(t.Context())
+	var reaping sync.WaitGroup
+	reaping.Go(func() { children.Reap(ctx) })
+	t.Cleanup(func() { cancel(); reaping.Wait() })
+
+	var commands sync.WaitGroup
+	for range 20 {
+		commands.Go(func() {
+			// the shell leaves an orphan behind, and ends with a status of its own
+			cmd := children.Command(ctx, "/bin/sh", "-c", "(sleep 0.2 &) ; exit 7")
+			err := children.Run(cmd)
+			var exit *exec.ExitError
+			if assert.ErrorAs(t, err, &exit) {
+				assert.Equal(t, 7, exit.ExitCode())
+			}
+		})
+	}
+	commands.Wait()
+	require.Eventually(t, func() bool {
+		for _, p := range processes() {
+			if p.parent == os.Getpid() {
+				return false
+			}
+		}
+		return true
+	}, bound, often, "orphans are reaped")
+}
+
+func TestChildren_Command_ends_with_its_context(t *testing.T) {
+	t.Parallel()
+	var children Children
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := children.Command(ctx, "/bin/sh", "-c", "sleep 60 & wait")
+	require.NoError(t, children.Start(cmd))
+	cancel()
+	began := time.Now()
+	require.Error(t, children.Wait(cmd))
+	assert.Less(t, time.Since(began), bound)
+}
+
+// postmaster is a stand-in for PostgreSQL: a script that answers signals as it does.
+func postmaster(t *testing.T, body string) (*Server, Spec, *words) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "postgres")
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+body), 0o755))
+	said := &words{}
+	server := NewServer(&Children{}, said.add, func() { said.add("changed") })
+	t.Cleanup(func() { server.Stop(Kill); <-server.Done() })
+	return server, Spec{Program: path, DataDirectory: "/nowhere", Writable: true}, said
+}
+
+type words struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (w *words) add(line string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines = append(w.lines, line)
+}
+
+func (w *words) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(w.lines, ",")
+}
+
+func awaitWord(t *testing.T, said *words, word string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return strings.Contains(said.String(), word) }, bound, often)
+}
+
+const obedient = `trap 'echo fast; kill $!; exit 0' INT
+trap 'echo immediate; kill $!; exit 2' QUIT
+trap 'echo reload' HUP
+echo up "$1" "$2"
+while :; do sleep 60 & wait $!; done
+`
+
+func TestServer_stops_fast(t *testing.T) {
+	t.Parallel()
+	server, spec, said := postmaster(t, obedient)
+	assert.False(t, server.Snapshot().Running)
+	<-server.Done() // nothing runs
+
+	require.NoError(t, server.Start(spec))
+	require.ErrorIs(t, server.Start(spec), ErrRunning)
+	awaitWord(t, said, "up -D /nowhere")
+	assert.True(t, server.Snapshot().Writable)
+	server.Reload()
+	awaitWord(t, said, "reload")
+	server.StopAndWait(t.Context(), bound)
+	now := server.Snapshot()
+	assert.False(t, now.Running)
+	assert.False(t, now.Writable)
+	assert.Equal(t, Mode(0), now.Stopping)
+	require.NotNil(t, now.Exit)
+	assert.True(t, now.Exit.Asked)
+	require.NoError(t, now.Exit.Err)
+	assert.Equal(t, "up -D /nowhere,reload,fast,changed", said.String())
+}
+
+func TestServer_stops_by_ever_greater_force(t *testing.T) {
+	t.Parallel()
+	server, spec, said := postmaster(t, "trap 'echo no' INT\ntrap 'echo immediate; exit 2' QUIT\necho up\nwhile :; do sleep 0.05; done")
+	require.NoError(t, server.Start(spec))
+	awaitWord(t, said, "up")
+	server.StopAndWait(t.Context(), 200*time.Millisecond)
+	assert.Equal(t, "up,no,immediate,changed", said.String())
+}
+
+func TestServer_kills_children_too(t *testing.T) {
+	t.Parallel()
+	server, spec, said := postmaster(t, "trap '' INT QUIT\nsleep 61 &\necho child $!\nwait; wait; wait")
+	require.NoError(t, server.Start(spec))
+	awaitWord(t, said, "child ")
+	_, child, _ := strings.Cut(said.String(), "child ")
+	server.Stop(Fast)
+	server.Stop(Immediate)
+	assert.Equal(t, Immediate, server.Snapshot().Stopping)
+	server.Stop(Fast)
+	assert.Equal(t, Immediate, server.Snapshot().Stopping, "never back to a gentler way")
+	server.Stop(Kill)
+	<-server.Done()
+	require.Eventually(t, func() bool {
+		content, err := os.ReadFile("/proc/" + strings.Split(child, ",")[0] + "/stat")
+		return err != nil || strings.Contains(string(content), ") Z ")
+	}, bound, often)
+}
+
+func TestServer_notes_a_crash(t *testing.T) {
+	t.Parallel()
+	server, spec, said := postmaster(t, "echo 'FATAL:  no more'; exit 1")
+	require.NoError(t, server.Start(spec))
+	<-server.Done()
+	awaitWord(t, said, "changed")
+	exit := server.Snapshot().Exit
+	require.NotNil(t, exit)
+	assert.False(t, exit.Asked)
+	require.Error(t, exit.Err)
+	assert.Equal(t, "FATAL:  no more,changed", said.String(), "its last words come first")
+	server.SetWritable()
+	assert.False(t, server.Snapshot().Writable, "what does not run does not write")
+
+	require.NoError(t, server.Start(spec), "it can be started again")
+	<-server.Done()
+}
+
+func TestServer_without_a_program(t *testing.T) {
+	t.Parallel()
+	server := NewServer(&Children{}, func(string) {}, func() {})
+	require.Error(t, server.Start(Spec{Program: "/nowhere/postgres"}))
+	assert.False(t, server.Snapshot().Running)
+	<-server.Done()
+}
