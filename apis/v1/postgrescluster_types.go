@@ -10,6 +10,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=postgresclusters,singular=postgrescluster,shortName=pgc,scope=Namespaced,categories=all
+// +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.version`,description="PostgreSQL major version"
@@ -20,8 +21,8 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 50",message="metadata.name: must have at most 50 characters, since the names of Pods and Services are made from it; choose a shorter name"
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name: must begin with a lower-case letter and have only lower-case letters, digits and '-', since Services are named after it"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 50",messageExpression="'metadata.name: has ' + string(size(self.metadata.name)) + ' characters and must have at most 50, since the names of Pods and Services are made from it; choose a shorter name'"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",messageExpression="'metadata.name: ' + self.metadata.name + ' must begin with a lower-case letter and have only lower-case letters, digits and -, since Services are named after it; choose such a name'"
 type PostgresCluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -46,8 +47,8 @@ type PostgresClusterList struct {
 
 // PostgresClusterSpec is the cluster that is wanted.
 //
-// +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version",message="spec.version: cannot be changed yet; create a new cluster of the other version and move the data with pg_dump",fieldPath=".version"
-// +kubebuilder:validation:XValidation:rule="has(self.bootstrap) == has(oldSelf.bootstrap)",message="spec.bootstrap: is used once, when the cluster is created, and cannot be added or removed later",fieldPath=".bootstrap"
+// +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version",messageExpression="'spec.version: cannot be changed yet, from ' + oldSelf.version + ' to ' + self.version + '; create a new cluster of the other version and move the data with pg_dump'",fieldPath=".version"
+// +kubebuilder:validation:XValidation:rule="has(self.bootstrap) == has(oldSelf.bootstrap)",message="spec.bootstrap: is used once, when the cluster is created, and cannot be added or removed later; leave it as it was",fieldPath=".bootstrap"
 type PostgresClusterSpec struct {
 	// replicas is the number of instances, the primary included: 1 to 9. Scaling out clones new standbys; scaling in removes
 	// the standby with the highest number, never the primary.
@@ -64,6 +65,7 @@ type PostgresClusterSpec struct {
 
 	// image is the container image of the instances; its PostgreSQL must be of the major in version. Default: the operator's
 	// own image of that major. A change applies to an instance when its Pod is next made anew.
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]([a-zA-Z0-9._:/-]*[a-zA-Z0-9])?(@sha256:[a-f0-9]{64})?$')",messageExpression="'spec.image: ' + self + ' is not the name of an image; use one such as registry.example.com/postgres:16'"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
@@ -83,6 +85,9 @@ type PostgresClusterSpec struct {
 
 	// resources of the postgres container. Default: requests of 100m CPU and 256Mi memory, no limits. A change applies to an
 	// instance when its Pod is next made anew.
+	// +kubebuilder:validation:XValidation:rule="!has(self.claims)",message="spec.resources.claims: are not supported; remove them"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('cpu' in self.requests) || !('cpu' in self.limits) || !isQuantity(string(self.requests['cpu'])) || !isQuantity(string(self.limits['cpu'])) || quantity(string(self.requests['cpu'])).compareTo(quantity(string(self.limits['cpu']))) <= 0",messageExpression="'spec.resources: the request of ' + string(self.requests['cpu']) + ' CPU exceeds the limit of ' + string(self.limits['cpu']) + '; lower the request or raise the limit'"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('memory' in self.requests) || !('memory' in self.limits) || !isQuantity(string(self.requests['memory'])) || !isQuantity(string(self.limits['memory'])) || quantity(string(self.requests['memory'])).compareTo(quantity(string(self.limits['memory']))) <= 0",messageExpression="'spec.resources: the request of ' + string(self.requests['memory']) + ' memory exceeds the limit of ' + string(self.limits['memory']) + '; lower the request or raise the limit'"
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
@@ -106,8 +111,8 @@ type PostgresClusterSpec struct {
 
 // StorageSpec is the volume of each instance.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.size) || (type(self.size) == string ? (isQuantity(self.size) && quantity(self.size).compareTo(quantity('128Mi')) >= 0) : self.size >= 134217728)",message="spec.storage.size: must be a quantity of at least 128Mi, such as 10Gi",fieldPath=".size"
-// +kubebuilder:validation:XValidation:rule="!has(self.size) || !has(oldSelf.size) || !isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="spec.storage.size: a volume cannot shrink; keep the size or choose a larger one",fieldPath=".size"
+// +kubebuilder:validation:XValidation:rule="!has(self.size) || (type(self.size) == string ? (isQuantity(self.size) && quantity(self.size).compareTo(quantity('128Mi')) >= 0) : self.size >= 134217728)",messageExpression="'spec.storage.size: ' + string(self.size) + ' is not a quantity of at least 128Mi; use one such as 10Gi'",fieldPath=".size"
+// +kubebuilder:validation:XValidation:rule="!has(self.size) || !has(oldSelf.size) || !isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",messageExpression="'spec.storage.size: a volume cannot shrink from ' + string(oldSelf.size) + ' to ' + string(self.size) + '; keep the size or choose a larger one'",fieldPath=".size"
 type StorageSpec struct {
 	// size of the volume, such as 10Gi; at least 128Mi. It can grow (where the storage class allows it, in place) and never
 	// shrink.
@@ -129,8 +134,8 @@ type PostgreSQLSpec struct {
 	// change is shown in status.instances[].pendingRestart until the instance restarts. What pgsteward sets itself (paths, ports, TLS,
 	// replication, logging destination) cannot be set here. A value that PostgreSQL refuses changes nothing and is reported.
 	// +kubebuilder:validation:MaxProperties=200
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$'))",message="spec.postgresql.parameters: a parameter's name has lower-case letters, digits and '_', with one '.' for an extension's"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['listen_addresses','port','data_directory','config_file','hba_file','ident_file','external_pid_file','unix_socket_directories','unix_socket_group','unix_socket_permissions','cluster_name','hot_standby','wal_level','logging_collector','log_destination','log_directory','log_filename','log_file_mode','log_rotation_age','log_rotation_size','log_truncate_on_rotation','primary_conninfo','primary_slot_name','restore_command','archive_command','archive_library','archive_mode','synchronous_standby_names','password_encryption','allow_alter_system','restart_after_crash','sync_replication_slots','standby_slot_names','synchronized_standby_slots','shared_preload_libraries','include','include_dir','include_if_exists']) && !k.startsWith('ssl') && !k.startsWith('recovery_target'))",message="spec.postgresql.parameters: one of these is set by pgsteward itself and cannot be set here (paths, port, TLS, replication, logging destination, archiving, recovery); remove it"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$'))",messageExpression="'spec.postgresql.parameters: ' + self.filter(k, !k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$')).join(', ') + ': a parameter has lower-case letters, digits and _ in its name, with one dot for an extension; correct the name'"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['listen_addresses','port','data_directory','config_file','hba_file','ident_file','external_pid_file','unix_socket_directories','unix_socket_group','unix_socket_permissions','cluster_name','hot_standby','wal_level','logging_collector','log_destination','log_directory','log_filename','log_file_mode','log_rotation_age','log_rotation_size','log_truncate_on_rotation','primary_conninfo','primary_slot_name','restore_command','archive_command','archive_library','archive_mode','synchronous_standby_names','password_encryption','allow_alter_system','restart_after_crash','sync_replication_slots','standby_slot_names','synchronized_standby_slots','shared_preload_libraries','include','include_dir','include_if_exists']) && !k.startsWith('ssl') && !k.startsWith('recovery_target'))",messageExpression="'spec.postgresql.parameters: ' + self.filter(k, k in ['listen_addresses','port','data_directory','config_file','hba_file','ident_file','external_pid_file','unix_socket_directories','unix_socket_group','unix_socket_permissions','cluster_name','hot_standby','wal_level','logging_collector','log_destination','log_directory','log_filename','log_file_mode','log_rotation_age','log_rotation_size','log_truncate_on_rotation','primary_conninfo','primary_slot_name','restore_command','archive_command','archive_library','archive_mode','synchronous_standby_names','password_encryption','allow_alter_system','restart_after_crash','sync_replication_slots','standby_slot_names','synchronized_standby_slots','shared_preload_libraries','include','include_dir','include_if_exists'] || k.startsWith('ssl') || k.startsWith('recovery_target')).join(', ') + ': is set by pgsteward itself (paths, port, TLS, replication, logging destination, archiving, recovery); remove it'"
 	// +optional
 	Parameters map[string]ParameterValue `json:"parameters,omitempty"`
 
@@ -151,9 +156,11 @@ type PostgreSQLSpec struct {
 type ParameterValue string
 
 // BootstrapSpec says how the first instance gets its data.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.initdb) == has(oldSelf.initdb)",message="spec.bootstrap.initdb: is used once, when the cluster is created, and cannot be added or removed later; leave it as it was",fieldPath=".initdb"
 type BootstrapSpec struct {
 	// initdb makes a new, empty PostgreSQL system.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.bootstrap.initdb: is used once, when the cluster is created, and cannot be changed"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.bootstrap.initdb: is used once, when the cluster is created, and cannot be changed; leave it as it was"
 	// +optional
 	InitDB *InitDBSpec `json:"initdb,omitempty"`
 }
@@ -169,7 +176,7 @@ type InitDBSpec struct {
 
 	// owner is the role that owns the database; its password is in the Secret NAME-app.
 	// +kubebuilder:validation:Pattern=`^[a-z_][a-z0-9_-]{0,62}$`
-	// +kubebuilder:validation:XValidation:rule="!self.startsWith('pg_') && !(self in ['postgres','pgsteward_replication','public','none'])",message="spec.bootstrap.initdb.owner: this role's name is reserved; choose another one"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('pg_') && !(self in ['postgres','pgsteward_replication','public','none'])",messageExpression="'spec.bootstrap.initdb.owner: the role name ' + self + ' is reserved; choose another one'"
 	// +kubebuilder:default=app
 	// +optional
 	Owner string `json:"owner,omitempty"`

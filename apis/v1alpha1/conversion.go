@@ -192,7 +192,7 @@ func showPhase(p v1.Phase) Phase {
 		return ""
 	case v1.PhaseCreating:
 		return PhaseCreating
-	case v1.PhaseRunning, "Upgrading":
+	case v1.PhaseRunning, "Upgrading": // an upgrade goes on under a serving primary
 		return PhaseReady
 	default:
 		return PhaseFailed

@@ -209,7 +209,7 @@ func TestConversion(t *testing.T) {
 		t.Parallel()
 		for phase, want := range map[v1.Phase]Phase{
 			"": "", v1.PhaseCreating: PhaseCreating, v1.PhaseRunning: PhaseReady, "Upgrading": PhaseReady,
-			v1.PhaseFailed: PhaseFailed, v1.PhaseDeleting: PhaseFailed, "Suspended": PhaseFailed,
+			v1.PhaseFailed: PhaseFailed, v1.PhaseDeleting: PhaseFailed, v1.PhaseSuspended: PhaseFailed,
 		} {
 			require.Equal(t, want, showPhase(phase), "%q", phase)
 		}
@@ -246,7 +246,7 @@ func filler(seed int64) *randfill.Filler {
 		},
 		func(p *Phase, c randfill.Continue) { *p = pick(c.Rand, "", PhaseCreating, PhaseReady, PhaseFailed) },
 		func(p *v1.Phase, c randfill.Continue) {
-			*p = pick(c.Rand, "", v1.PhaseCreating, v1.PhaseRunning, v1.PhaseFailed, v1.PhaseDeleting, "Upgrading", "Suspended")
+			*p = pick(c.Rand, "", v1.PhaseCreating, v1.PhaseRunning, v1.PhaseFailed, v1.PhaseDeleting, "Upgrading", v1.PhaseSuspended)
 		},
 		func(m *metav1.ObjectMeta, c randfill.Continue) {
 			*m = metav1.ObjectMeta{

@@ -17,8 +17,8 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 50",message="metadata.name: must have at most 50 characters, since the names of Pods and Services are made from it; choose a shorter name"
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name: must begin with a lower-case letter and have only lower-case letters, digits and '-', since Services are named after it"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 50",messageExpression="'metadata.name: has ' + string(size(self.metadata.name)) + ' characters and must have at most 50, since the names of Pods and Services are made from it; choose a shorter name'"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",messageExpression="'metadata.name: ' + self.metadata.name + ' must begin with a lower-case letter and have only lower-case letters, digits and -, since Services are named after it; choose such a name'"
 type PostgresCluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -66,8 +66,8 @@ type PostgresClusterSpec struct {
 
 // StorageSpec is the volume of each instance.
 //
-// +kubebuilder:validation:XValidation:rule="type(self.size) == string ? (isQuantity(self.size) && quantity(self.size).compareTo(quantity('128Mi')) >= 0) : self.size >= 134217728",messageExpression="'spec.storage.size: ' + string(self.size) + ' is not a quantity of at least 128Mi; use one such as 10Gi'",message="spec.storage.size: must be a quantity of at least 128Mi, such as 10Gi",fieldPath=".size"
-// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",messageExpression="'spec.storage.size: a volume cannot shrink from ' + string(oldSelf.size) + ' to ' + string(self.size) + '; keep the size or choose a larger one'",message="spec.storage.size: a volume cannot shrink; keep the size or choose a larger one",fieldPath=".size"
+// +kubebuilder:validation:XValidation:rule="type(self.size) == string ? (isQuantity(self.size) && quantity(self.size).compareTo(quantity('128Mi')) >= 0) : self.size >= 134217728",messageExpression="'spec.storage.size: ' + string(self.size) + ' is not a quantity of at least 128Mi; use one such as 10Gi'",fieldPath=".size"
+// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",messageExpression="'spec.storage.size: a volume cannot shrink from ' + string(oldSelf.size) + ' to ' + string(self.size) + '; keep the size or choose a larger one'",fieldPath=".size"
 type StorageSpec struct {
 	// size of the volume, such as 10Gi; at least 128Mi. It can grow, where the storage class allows it, and never shrink.
 	// +required

@@ -35,11 +35,15 @@ const (
 	leaderRetry    = 2 * time.Second
 )
 
-// Environment of the operator; the first is set by its Deployment, the second by OLM, the images by both.
+// Environment of the operator; the first is set by its Deployment, the second by OLM, images and versions by both.
+// RELATED_IMAGE_POSTGRES_16 is the default image of 16, POSTGRES_16_VERSION its version, and RELATED_IMAGE_POSTGRES_16_12 the image
+// for those who ask for just 16.12.
 const (
 	envOperatorImage   = "OPERATOR_IMAGE"
 	envWatchNamespace  = "WATCH_NAMESPACE"
 	envPostgresImage   = "RELATED_IMAGE_POSTGRES_"
+	envPostgresPrefix  = "POSTGRES_"
+	envPostgresVersion = "_VERSION"
 	leaderElectionName = "pgsteward-manager"
 )
 
@@ -121,13 +125,24 @@ func addController(mgr manager.Manager, settings build.Settings) error {
 
 // settingsFromEnvironment are the images.
 func settingsFromEnvironment() (build.Settings, error) {
-	settings := build.Settings{OperatorImage: os.Getenv(envOperatorImage), PostgresImages: map[string]string{}}
+	settings := build.Settings{
+		OperatorImage:    os.Getenv(envOperatorImage),
+		PostgresImages:   map[string]string{},
+		PostgresVersions: map[string]string{},
+	}
 	if settings.OperatorImage == "" {
 		return build.Settings{}, fmt.Errorf("the environment has no %s: it must name the operator's own image, from which instances take their agent", envOperatorImage)
 	}
+	for _, variable := range os.Environ() {
+		name, value, _ := strings.Cut(variable, "=")
+		version, ok := strings.CutPrefix(name, envPostgresImage)
+		if ok && value != "" {
+			settings.PostgresImages[strings.Replace(version, "_", ".", 1)] = value
+		}
+	}
 	for _, major := range majors {
-		if image := os.Getenv(envPostgresImage + major); image != "" {
-			settings.PostgresImages[major] = image
+		if version := os.Getenv(envPostgresPrefix + major + envPostgresVersion); version != "" {
+			settings.PostgresVersions[major] = version
 		}
 	}
 	return settings, nil

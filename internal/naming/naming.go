@@ -48,6 +48,10 @@ const (
 	// AnnotationForceDelete, "true" on a PostgresCluster that is being deleted, lets it go although something of it does not; the
 	// garbage collector removes the rest when it can.
 	AnnotationForceDelete = "pgsteward.io/force-delete"
+	// AnnotationValidation, ValidationWarn on a PostgresCluster, makes the webhook warn of what it would refuse.
+	AnnotationValidation = "pgsteward.io/validation"
+	// ValidationWarn is the value of AnnotationValidation that counts.
+	ValidationWarn = "warn"
 
 	// Finalizer keeps a PostgresCluster until what it must not leave behind is gone.
 	Finalizer = "pgsteward.io/cleanup"

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
@@ -60,15 +61,23 @@ func get[T client.Object](o Objects, kind, name string) (T, bool) {
 
 // readObjects reads all objects with the cluster's label.
 func (r *Reader) readObjects(ctx context.Context, c *v1.PostgresCluster) (Objects, error) {
+	return r.readKinds(ctx, client.ObjectKeyFromObject(c))
+}
+
+// readKinds reads the objects with the cluster's label of those kinds; of all kinds if none is named.
+func (r *Reader) readKinds(ctx context.Context, cluster types.NamespacedName, only ...string) (Objects, error) {
 	objects := Objects{}
 	for _, kind := range Kinds() {
+		if len(only) > 0 && !slices.Contains(only, kind.Name) {
+			continue
+		}
 		list := kind.list()
-		if err := r.Cache.List(ctx, list, client.InNamespace(c.Namespace), client.MatchingLabels{naming.LabelCluster: c.Name}); err != nil {
-			return nil, fmt.Errorf("listing the %ss of %s/%s: %w", kind.Name, c.Namespace, c.Name, err)
+		if err := r.Cache.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{naming.LabelCluster: cluster.Name}); err != nil {
+			return nil, fmt.Errorf("listing the %ss of %s: %w", kind.Name, cluster, err)
 		}
 		found, err := items(list)
 		if err != nil {
-			return nil, fmt.Errorf("listing the %ss of %s/%s: %w", kind.Name, c.Namespace, c.Name, err)
+			return nil, fmt.Errorf("listing the %ss of %s: %w", kind.Name, cluster, err)
 		}
 		objects[kind.Name] = found
 	}
