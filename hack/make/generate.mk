@@ -7,6 +7,7 @@ generate: | $(CONTROLLER_GEN) ## Generate deep copies for apis/
 	  { rm -f apis/*/zz_generated.deepcopy.go; exit 1; }
 
 .PHONY: manifests
-manifests: | $(CONTROLLER_GEN) ## Generate CRDs (config/crd/bases) and RBAC (config/rbac/role.yaml) from markers
+manifests: | $(CONTROLLER_GEN) ## Generate CRDs (config/crd/bases), RBAC (config/rbac/role.yaml) and the webhook (config/webhook) from markers
 	@$(CONTROLLER_GEN) crd paths=./apis/... output:crd:artifacts:config=config/crd/bases
 	@$(CONTROLLER_GEN) rbac:roleName=pgsteward-manager paths=./controllers/... output:rbac:artifacts:config=config/rbac
+	@$(CONTROLLER_GEN) webhook paths=./internal/admission/... output:webhook:artifacts:config=config/webhook

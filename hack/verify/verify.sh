@@ -39,7 +39,7 @@ fresh() {
   return 1
 }
 
-step_generated() { fresh "apis config/crd/bases config/rbac" make -s generate manifests; }
+step_generated() { fresh "apis config/crd/bases config/rbac config/webhook docs/api.md" make -s generate manifests; }
 
 step_gofmt() {
   local bad; bad=$(go_files | xargs -r gofmt -l)

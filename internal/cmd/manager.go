@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap/zapcore"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -21,6 +22,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/apis/v1alpha1"
 	"github.com/pgsteward/pgsteward/controllers"
 	"github.com/pgsteward/pgsteward/internal/apply"
 	"github.com/pgsteward/pgsteward/internal/build"
@@ -44,6 +46,7 @@ const (
 	envPostgresImage   = "RELATED_IMAGE_POSTGRES_"
 	envPostgresPrefix  = "POSTGRES_"
 	envPostgresVersion = "_VERSION"
+	envPodNamespace    = "POD_NAMESPACE"
 	leaderElectionName = "pgsteward-manager"
 )
 
@@ -54,6 +57,7 @@ type managerFlags struct {
 	leaderElect    bool
 	metricsAddress string
 	healthAddress  string
+	webhookPort    int
 }
 
 func managerCommand() *cobra.Command {
@@ -67,6 +71,7 @@ func managerCommand() *cobra.Command {
 	command.Flags().BoolVar(&flags.leaderElect, "leader-elect", false, "let several operators choose one that works")
 	command.Flags().StringVar(&flags.metricsAddress, "metrics-bind-address", ":8080", `address of the metrics, "0" for none`)
 	command.Flags().StringVar(&flags.healthAddress, "health-probe-bind-address", ":8081", "address of the probes")
+	command.Flags().IntVar(&flags.webhookPort, "webhook-port", 9443, "port of the webhook for conversion and validation, 0 for none")
 	return command
 }
 
@@ -87,11 +92,17 @@ func runManager(flags managerFlags) error {
 	if err != nil {
 		return err
 	}
+	hooks := newWebhooks(flags.webhookPort)
+	options.WebhookServer = hooks.server()
 	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
-	if err := addController(mgr, settings); err != nil {
+	reader, err := addController(mgr, settings)
+	if err != nil {
+		return err
+	}
+	if err := hooks.add(mgr, reader); err != nil {
 		return err
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
@@ -104,23 +115,24 @@ func runManager(flags managerFlags) error {
 	return nil
 }
 
-func addController(mgr manager.Manager, settings build.Settings) error {
+func addController(mgr manager.Manager, settings build.Settings) (*observe.Reader, error) {
 	changes := controllers.NewChanges()
+	reader := &observe.Reader{
+		Cache:  mgr.GetClient(),
+		API:    mgr.GetAPIReader(),
+		Agents: &observe.Agents{Changed: changes.Changed, Log: mgr.GetLogger().WithName("agents")},
+		Now:    time.Now,
+	}
 	controller := &controllers.PostgresCluster{
-		Reader: &observe.Reader{
-			Cache:  mgr.GetClient(),
-			API:    mgr.GetAPIReader(),
-			Agents: &observe.Agents{Changed: changes.Changed, Log: mgr.GetLogger().WithName("agents")},
-			Now:    time.Now,
-		},
+		Reader:   reader,
 		Writer:   &apply.Writer{Client: mgr.GetClient(), API: mgr.GetAPIReader()},
 		Recorder: mgr.GetEventRecorder("pgsteward"),
 		Settings: settings,
 	}
 	if err := controller.SetupWithManager(mgr, changes); err != nil {
-		return fmt.Errorf("setting up the controller: %w", err)
+		return nil, fmt.Errorf("setting up the controller: %w", err)
 	}
-	return nil
+	return reader, nil
 }
 
 // settingsFromEnvironment are the images.
@@ -151,7 +163,8 @@ func settingsFromEnvironment() (build.Settings, error) {
 // managerOptions has a cache with nothing in it but what is ours, without the parts that we never read.
 func managerOptions(flags managerFlags) (ctrl.Options, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme),
+		v1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return ctrl.Options{}, fmt.Errorf("making the scheme: %w", err)
 	}
 	ours := labels.SelectorFromSet(labels.Set{naming.LabelManagedBy: naming.ManagedBy})
@@ -170,7 +183,7 @@ func managerOptions(flags managerFlags) (ctrl.Options, error) {
 		HealthProbeBindAddress:        flags.healthAddress,
 		LeaderElection:                flags.leaderElect,
 		LeaderElectionID:              leaderElectionName,
-		LeaderElectionNamespace:       os.Getenv("POD_NAMESPACE"),
+		LeaderElectionNamespace:       os.Getenv(envPodNamespace),
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 new(leaderDuration),
 		RenewDeadline:                 new(leaderRenew),
