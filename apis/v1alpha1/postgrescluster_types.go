@@ -17,7 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 50",messageExpression="'metadata.name: has ' + string(size(self.metadata.name)) + ' characters and must have at most 50, since the names of Pods and Services are made from it; choose a shorter name'"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 50",message="metadata.name: must have at most 50 characters, since the names of Pods and Services are made from it; choose a shorter name"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",messageExpression="'metadata.name: ' + self.metadata.name + ' must begin with a lower-case letter and have only lower-case letters, digits and -, since Services are named after it; choose such a name'"
 type PostgresCluster struct {
 	metav1.TypeMeta   `json:",inline"`
