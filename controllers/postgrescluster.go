@@ -1,16 +1,19 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/apply"
@@ -24,8 +27,12 @@ import (
 	"github.com/pgsteward/pgsteward/internal/validate"
 )
 
-// refusedRecheck is when something that a person must mend is tried again, in case it was mended elsewhere than in the spec.
-const refusedRecheck = 30 * time.Second
+const (
+	// refusedRecheck is when something that a person must mend is tried again, in case it was mended elsewhere than in the spec.
+	refusedRecheck = 30 * time.Second
+	// outdatedRecheck is when the cache will have seen what was written last.
+	outdatedRecheck = 50 * time.Millisecond
+)
 
 // PostgresCluster reconciles PostgresClusters.
 type PostgresCluster struct {
@@ -35,15 +42,17 @@ type PostgresCluster struct {
 	Settings build.Settings
 }
 
-// What the operator may do. Roles for instances can only give what the operator may do itself, hence leases and events.
+// What the operator may do. Roles for instances can only give what the operator may do itself, hence leases and events. It has
+// a right to Secrets only where it has bound itself to the ClusterRole pgsteward-secrets: in namespaces that have a cluster.
 //
 // +kubebuilder:rbac:groups=pgsteward.io,resources=postgresclusters,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=pgsteward.io,resources=postgresclusters/status,verbs=get;patch
 // +kubebuilder:rbac:groups=pgsteward.io,resources=postgresclusters/finalizers,verbs=update
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
-// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;services;secrets;configmaps;serviceaccounts,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;services;configmaps;serviceaccounts,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=pgsteward-secrets,verbs=bind
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
@@ -53,12 +62,16 @@ type PostgresCluster struct {
 // Reconcile is one pass over one PostgresCluster.
 func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	c, err := r.Reader.Cluster(ctx, request.NamespacedName)
-	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("reading PostgresCluster %s: %w", request.NamespacedName, err)
+	if apierrors.IsNotFound(err) {
+		r.Reader.Forget(request.NamespacedName)
+		r.Writer.Forget(request.NamespacedName)
+		return ctrl.Result{}, nil
 	}
 	if err != nil {
-		r.Reader.Forget(request.NamespacedName)
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, fmt.Errorf("reading PostgresCluster %s: %w", request.NamespacedName, err)
+	}
+	if r.Writer.Outdated(c) {
+		return ctrl.Result{RequeueAfter: outdatedRecheck}, nil
 	}
 	if c.DeletionTimestamp.IsZero() {
 		if err := r.Writer.Finalizer(ctx, c, true); err != nil {
@@ -76,8 +89,10 @@ func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (
 	decision := plan.Decide(observed.Facts)
 	renewAt, writeErr := r.write(ctx, c, observed, decision)
 	refused, transient := apply.Refusals(writeErr)
-	if err := r.tell(ctx, c, observed.Facts, decision, refused); err != nil {
-		return ctrl.Result{}, errors.Join(transient, err)
+	if !decision.Quiet || len(refused) > 0 {
+		if err := r.tell(ctx, c, observed.Facts, decision, refused); err != nil {
+			return ctrl.Result{}, errors.Join(transient, err)
+		}
 	}
 	if transient != nil {
 		return ctrl.Result{}, transient
@@ -95,6 +110,9 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 	}
 	if d.Frozen {
 		return time.Time{}, nil
+	}
+	if d.AccessOnly {
+		return time.Time{}, r.Writer.Objects(ctx, c, o.Objects, build.Access(build.Input{Cluster: c, Settings: r.Settings}))
 	}
 	if o.Facts.Image == "" {
 		return time.Time{}, &apply.Refused{
@@ -148,18 +166,33 @@ func (r *PostgresCluster) act(ctx context.Context, o observe.Observation, action
 	}
 }
 
-// deleteAll deletes the cluster's objects of the kinds that match.
+// deleteAll deletes the cluster's objects of the kinds that match; RoleBindings last, since one lets us at the Secrets.
 func (r *PostgresCluster) deleteAll(ctx context.Context, o observe.Observation, match func(kind string) bool) error {
+	kinds := slices.SortedFunc(maps.Keys(o.Objects), func(a, b string) int {
+		return cmp.Or(compareBool(a == "RoleBinding", b == "RoleBinding"), cmp.Compare(a, b))
+	})
 	var errs []error
-	for kind, objects := range o.Objects {
+	for _, kind := range kinds {
 		if !match(kind) {
 			continue
 		}
-		for _, object := range objects {
+		for _, object := range o.Objects[kind] {
 			errs = append(errs, r.Writer.Delete(ctx, object))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
 }
 
 // tell writes the status and says what is new in events.

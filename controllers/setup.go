@@ -46,7 +46,11 @@ func (r *PostgresCluster) SetupWithManager(mgr ctrl.Manager, changes Changes) er
 	b := ctrl.NewControllerManagedBy(mgr).
 		For(&v1.PostgresCluster{}, builder.WithPredicates(wanted())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentClusters})
-	for _, kind := range observe.Kinds() {
+	kinds := observe.Kinds()
+	if r.Reader.Secrets == nil {
+		kinds = append(kinds, observe.SecretKind())
+	}
+	for _, kind := range kinds {
 		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(clusterOf), builder.WithPredicates(newsworthy()))
 	}
 	return b.WatchesRawSource(source.TypedChannel(changes, handler.TypedEnqueueRequestsFromMapFunc(

@@ -22,7 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 50",message="metadata.name: must have at most 50 characters, since the names of Pods and Services are made from it; choose a shorter name"
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",messageExpression="'metadata.name: ' + self.metadata.name + ' must begin with a lower-case letter and have only lower-case letters, digits and -, since Services are named after it; choose such a name'"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name: must begin with a lower-case letter and have only lower-case letters, digits and '-', since Services are named after it"
 type PostgresCluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -47,8 +47,8 @@ type PostgresClusterList struct {
 
 // PostgresClusterSpec is the cluster that is wanted.
 //
-// +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version",messageExpression="'spec.version: cannot be changed yet, from ' + oldSelf.version + ' to ' + self.version + '; create a new cluster of the other version and move the data with pg_dump'",fieldPath=".version"
-// +kubebuilder:validation:XValidation:rule="has(self.bootstrap) == has(oldSelf.bootstrap)",message="spec.bootstrap: is used once, when the cluster is created, and cannot be added or removed later; leave it as it was",fieldPath=".bootstrap"
+// +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version",messageExpression="'cannot be changed yet from ' + oldSelf.version + ' to ' + self.version + '; create a new cluster of the other version and move the data with pg_dump'",fieldPath=".version"
+// +kubebuilder:validation:XValidation:rule="has(self.bootstrap) == has(oldSelf.bootstrap)",message="is used once, when the cluster is created, and cannot be added or removed later; leave it as it was",fieldPath=".bootstrap"
 type PostgresClusterSpec struct {
 	// replicas is the number of instances, the primary included: 1 to 9. Scaling out clones new standbys; scaling in removes
 	// the standby with the highest number, never the primary.
@@ -65,9 +65,9 @@ type PostgresClusterSpec struct {
 
 	// image is the container image of the instances; its PostgreSQL must be of the major in version. Default: the operator's
 	// own image of that major. A change applies to an instance when its Pod is next made anew.
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]([a-zA-Z0-9._:/-]*[a-zA-Z0-9])?(@sha256:[a-f0-9]{64})?$')",messageExpression="'spec.image: ' + self + ' is not the name of an image; use one such as registry.example.com/postgres:16'"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]([a-zA-Z0-9._:/-]*[a-zA-Z0-9])?(@sha256:[a-f0-9]{64})?$')",message="is not the name of an image; use one such as registry.example.com/postgres:16"
 	// +optional
 	Image string `json:"image,omitempty"`
 
@@ -85,9 +85,9 @@ type PostgresClusterSpec struct {
 
 	// resources of the postgres container. Default: requests of 100m CPU and 256Mi memory, no limits. A change applies to an
 	// instance when its Pod is next made anew.
-	// +kubebuilder:validation:XValidation:rule="!has(self.claims)",message="spec.resources.claims: are not supported; remove them"
-	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('cpu' in self.requests) || !('cpu' in self.limits) || !isQuantity(string(self.requests['cpu'])) || !isQuantity(string(self.limits['cpu'])) || quantity(string(self.requests['cpu'])).compareTo(quantity(string(self.limits['cpu']))) <= 0",messageExpression="'spec.resources: the request of ' + string(self.requests['cpu']) + ' CPU exceeds the limit of ' + string(self.limits['cpu']) + '; lower the request or raise the limit'"
-	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('memory' in self.requests) || !('memory' in self.limits) || !isQuantity(string(self.requests['memory'])) || !isQuantity(string(self.limits['memory'])) || quantity(string(self.requests['memory'])).compareTo(quantity(string(self.limits['memory']))) <= 0",messageExpression="'spec.resources: the request of ' + string(self.requests['memory']) + ' memory exceeds the limit of ' + string(self.limits['memory']) + '; lower the request or raise the limit'"
+	// +kubebuilder:validation:XValidation:rule="!has(self.claims)",message="claims are not supported; remove them"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('cpu' in self.requests) || !('cpu' in self.limits) || !isQuantity(string(self.requests['cpu'])) || !isQuantity(string(self.limits['cpu'])) || quantity(string(self.requests['cpu'])).compareTo(quantity(string(self.limits['cpu']))) <= 0",messageExpression="'the request of ' + string(self.requests['cpu']) + ' CPU exceeds the limit of ' + string(self.limits['cpu']) + '; lower the request or raise the limit'"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('memory' in self.requests) || !('memory' in self.limits) || !isQuantity(string(self.requests['memory'])) || !isQuantity(string(self.limits['memory'])) || quantity(string(self.requests['memory'])).compareTo(quantity(string(self.limits['memory']))) <= 0",messageExpression="'the request of ' + string(self.requests['memory']) + ' memory exceeds the limit of ' + string(self.limits['memory']) + '; lower the request or raise the limit'"
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
@@ -110,12 +110,11 @@ type PostgresClusterSpec struct {
 }
 
 // StorageSpec is the volume of each instance.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.size) || (type(self.size) == string ? (isQuantity(self.size) && quantity(self.size).compareTo(quantity('128Mi')) >= 0) : self.size >= 134217728)",messageExpression="'spec.storage.size: ' + string(self.size) + ' is not a quantity of at least 128Mi; use one such as 10Gi'",fieldPath=".size"
-// +kubebuilder:validation:XValidation:rule="!has(self.size) || !has(oldSelf.size) || !isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",messageExpression="'spec.storage.size: a volume cannot shrink from ' + string(oldSelf.size) + ' to ' + string(self.size) + '; keep the size or choose a larger one'",fieldPath=".size"
 type StorageSpec struct {
 	// size of the volume, such as 10Gi; at least 128Mi. It can grow (where the storage class allows it, in place) and never
 	// shrink.
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('128Mi')) >= 0",message="must be a quantity of at least 128Mi, such as 10Gi"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || !isQuantity(string(oldSelf)) || quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0",messageExpression="'a volume cannot shrink from ' + string(oldSelf) + '; keep the size or choose a larger one'"
 	// +kubebuilder:default="1Gi"
 	// +optional
 	Size *resource.Quantity `json:"size,omitempty"`
@@ -134,15 +133,15 @@ type PostgreSQLSpec struct {
 	// change is shown in status.instances[].pendingRestart until the instance restarts. What pgsteward sets itself (paths, ports, TLS,
 	// replication, logging destination) cannot be set here. A value that PostgreSQL refuses changes nothing and is reported.
 	// +kubebuilder:validation:MaxProperties=200
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$'))",message="spec.postgresql.parameters: a parameter has lower-case letters, digits and _ in its name, with one dot for an extension's; correct the name"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['listen_addresses','port','data_directory','config_file','hba_file','ident_file','external_pid_file','unix_socket_directories','unix_socket_group','unix_socket_permissions','cluster_name','hot_standby','wal_level','logging_collector','log_destination','log_directory','log_filename','log_file_mode','log_rotation_age','log_rotation_size','log_truncate_on_rotation','primary_conninfo','primary_slot_name','restore_command','archive_command','archive_library','archive_mode','synchronous_standby_names','password_encryption','allow_alter_system','restart_after_crash','sync_replication_slots','standby_slot_names','synchronized_standby_slots','shared_preload_libraries','include','include_dir','include_if_exists']) && !k.startsWith('ssl') && !k.startsWith('recovery_target'))",message="spec.postgresql.parameters: one of these is set by pgsteward itself and cannot be set here (paths, port, TLS, replication, logging destination, archiving, recovery); remove it"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$'))",messageExpression="self.filter(k, !k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$'))[0] + ': a name has lower-case letters, digits and _, with one dot for a parameter of an extension'"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['listen_addresses','port','data_directory','config_file','hba_file','ident_file','external_pid_file','unix_socket_directories','unix_socket_group','unix_socket_permissions','cluster_name','hot_standby','wal_level','logging_collector','log_destination','log_directory','log_filename','log_file_mode','log_rotation_age','log_rotation_size','log_truncate_on_rotation','primary_conninfo','primary_slot_name','restore_command','archive_command','archive_library','archive_mode','synchronous_standby_names','password_encryption','allow_alter_system','restart_after_crash','sync_replication_slots','standby_slot_names','synchronized_standby_slots','shared_preload_libraries','include','include_dir','include_if_exists'] || k.startsWith('ssl') || k.startsWith('recovery_target')))",messageExpression="self.filter(k, k in ['listen_addresses','port','data_directory','config_file','hba_file','ident_file','external_pid_file','unix_socket_directories','unix_socket_group','unix_socket_permissions','cluster_name','hot_standby','wal_level','logging_collector','log_destination','log_directory','log_filename','log_file_mode','log_rotation_age','log_rotation_size','log_truncate_on_rotation','primary_conninfo','primary_slot_name','restore_command','archive_command','archive_library','archive_mode','synchronous_standby_names','password_encryption','allow_alter_system','restart_after_crash','sync_replication_slots','standby_slot_names','synchronized_standby_slots','shared_preload_libraries','include','include_dir','include_if_exists'] || k.startsWith('ssl') || k.startsWith('recovery_target'))[0] + ': pgsteward sets this itself (paths, port, TLS, replication, logging destination, archiving, recovery); remove it'"
 	// +optional
 	Parameters map[string]ParameterValue `json:"parameters,omitempty"`
 
 	// pgHBA are lines of pg_hba.conf that come before the default one (hostssl all all all scram-sha-256). A change is
 	// reloaded. A line that PostgreSQL refuses changes nothing and is reported.
 	// +kubebuilder:validation:MaxItems=100
-	// +kubebuilder:validation:items:Pattern=`^(local|host|hostssl|hostnossl|hostgssenc|hostnogssenc)[ \t]+[^\n\r]+$`
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^(local|host|hostssl|hostnossl|hostgssenc|hostnogssenc)[ \\t]+[^\\n\\r]+$')",message="must be one line that begins with local, host, hostssl, hostnossl, hostgssenc or hostnogssenc"
 	// +kubebuilder:validation:items:MaxLength=1024
 	// +listType=atomic
 	// +optional
@@ -157,10 +156,10 @@ type ParameterValue string
 
 // BootstrapSpec says how the first instance gets its data.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.initdb) == has(oldSelf.initdb)",message="spec.bootstrap.initdb: is used once, when the cluster is created, and cannot be added or removed later; leave it as it was",fieldPath=".initdb"
+// +kubebuilder:validation:XValidation:rule="has(self.initdb) == has(oldSelf.initdb)",message="is used once, when the cluster is created, and cannot be added or removed later; leave it as it was",fieldPath=".initdb"
 type BootstrapSpec struct {
 	// initdb makes a new, empty PostgreSQL system.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.bootstrap.initdb: is used once, when the cluster is created, and cannot be changed; leave it as it was"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is used once, when the cluster is created, and cannot be changed; leave it as it was"
 	// +optional
 	InitDB *InitDBSpec `json:"initdb,omitempty"`
 }
@@ -169,14 +168,14 @@ type BootstrapSpec struct {
 type InitDBSpec struct {
 	// database is the application's database.
 	// +kubebuilder:validation:Pattern=`^[a-z_][a-z0-9_-]{0,62}$`
-	// +kubebuilder:validation:XValidation:rule="!(self in ['postgres','template0','template1'])",message="spec.bootstrap.initdb.database: postgres, template0 and template1 exist already; choose another name"
+	// +kubebuilder:validation:XValidation:rule="!(self in ['postgres','template0','template1'])",message="postgres, template0 and template1 exist already; choose another name"
 	// +kubebuilder:default=app
 	// +optional
 	Database string `json:"database,omitempty"`
 
 	// owner is the role that owns the database; its password is in the Secret NAME-app.
 	// +kubebuilder:validation:Pattern=`^[a-z_][a-z0-9_-]{0,62}$`
-	// +kubebuilder:validation:XValidation:rule="!self.startsWith('pg_') && !(self in ['postgres','pgsteward_replication','public','none'])",messageExpression="'spec.bootstrap.initdb.owner: the role name ' + self + ' is reserved; choose another one'"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('pg_') && !(self in ['postgres','pgsteward_replication','public','none'])",message="this role's name is reserved; choose another one"
 	// +kubebuilder:default=app
 	// +optional
 	Owner string `json:"owner,omitempty"`

@@ -95,6 +95,8 @@ const (
 	ReasonNamespaceTerminating = "NamespaceTerminating"
 	// ReasonNameTaken: an object of a name that the cluster needs belongs to somebody else.
 	ReasonNameTaken = "NameTaken"
+	// ReasonNoSecretAccess: the operator cannot read the cluster's Secrets.
+	ReasonNoSecretAccess = "NoSecretAccess"
 	// ReasonApplyFailed: the API server refused an object.
 	ReasonApplyFailed = "ApplyFailed"
 	// ReasonInvalidSpec: the spec cannot be carried out.

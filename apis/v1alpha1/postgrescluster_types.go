@@ -18,7 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 50",message="metadata.name: must have at most 50 characters, since the names of Pods and Services are made from it; choose a shorter name"
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",messageExpression="'metadata.name: ' + self.metadata.name + ' must begin with a lower-case letter and have only lower-case letters, digits and -, since Services are named after it; choose such a name'"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name: must begin with a lower-case letter and have only lower-case letters, digits and '-', since Services are named after it"
 type PostgresCluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -54,8 +54,8 @@ type PostgresClusterSpec struct {
 	// of the major runs, which the Ready condition says. A change applies to an instance when its Pod is next made anew.
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^1[3-8](\.[0-9]+)?$`
-	// +kubebuilder:validation:XValidation:rule="!self.matches('^1[34]')",messageExpression="'spec.postgresVersion: PostgreSQL ' + self + ' is not supported any more; use a version of 15 to 18, and move the data with pg_dump'"
-	// +kubebuilder:validation:XValidation:rule="self.substring(0, 2) == oldSelf.substring(0, 2)",messageExpression="'spec.postgresVersion: the major cannot be changed yet, from ' + oldSelf + ' to ' + self + '; keep ' + oldSelf.substring(0, 2) + ', or create a new cluster of the other version and move the data with pg_dump'"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^1[34]')",messageExpression="'PostgreSQL ' + self + ' is not supported any more; use a version of 15 to 18, and move the data with pg_dump'"
+	// +kubebuilder:validation:XValidation:rule="self.substring(0, 2) == oldSelf.substring(0, 2)",messageExpression="'the major cannot be changed yet, from ' + oldSelf + ' to ' + self + '; keep ' + oldSelf.substring(0, 2) + ', or create a new cluster of the other version and move the data with pg_dump'"
 	// +required
 	PostgresVersion string `json:"postgresVersion"`
 
@@ -65,11 +65,10 @@ type PostgresClusterSpec struct {
 }
 
 // StorageSpec is the volume of each instance.
-//
-// +kubebuilder:validation:XValidation:rule="type(self.size) == string ? (isQuantity(self.size) && quantity(self.size).compareTo(quantity('128Mi')) >= 0) : self.size >= 134217728",messageExpression="'spec.storage.size: ' + string(self.size) + ' is not a quantity of at least 128Mi; use one such as 10Gi'",fieldPath=".size"
-// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",messageExpression="'spec.storage.size: a volume cannot shrink from ' + string(oldSelf.size) + ' to ' + string(self.size) + '; keep the size or choose a larger one'",fieldPath=".size"
 type StorageSpec struct {
 	// size of the volume, such as 10Gi; at least 128Mi. It can grow, where the storage class allows it, and never shrink.
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('128Mi')) >= 0",message="must be a quantity of at least 128Mi, such as 10Gi"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || !isQuantity(string(oldSelf)) || quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0",messageExpression="'a volume cannot shrink from ' + string(oldSelf) + '; keep the size or choose a larger one'"
 	// +required
 	Size resource.Quantity `json:"size"`
 

@@ -18,7 +18,10 @@ k() { kubectl -n "$NS" "$@"; }
 # within SECONDS CMD...: until it succeeds
 within() { local end=$((SECONDS+$1)); shift; until "$@" >/dev/null 2>&1; do [ $SECONDS -lt $end ] || { "$@"; return; }; sleep 0.5; done; }
 not() { ! "$@"; }
-new_namespace() { NS=$1; kubectl delete ns "$NS" --ignore-not-found --timeout=120s >/dev/null 2>&1; kubectl create ns "$NS" >/dev/null; }
+new_namespace() {
+  NS=$1; kubectl delete ns "$NS" --ignore-not-found --timeout=120s >/dev/null 2>&1; kubectl create ns "$NS" >/dev/null
+  within 30 k get serviceaccount default >/dev/null   # before that Pods are refused
+}
 field() { k get "$1" -o "jsonpath=$2"; }               # field OBJECT PATH
 http() { printf 'GET / HTTP/1.0\r\n\r\n' | nc_on "$1" "$2" "$3"; }
 nc_on() { k exec -i "$1" -- nc -w 2 "$2" "$3" | tail -1 | grep .; }   # nc_on POD HOST PORT, a request on standard input

@@ -135,6 +135,10 @@ wait_dns() {
   for _ in $(seq 120); do ! curl -sf -m 2 "http://$NET.1:$((8181+OFF))/ready" >/dev/null || return 0; sleep 0.25; done
   die "CoreDNS is not ready: see $LOG/coredns.log"
 }
+wait_controllers() { # they have begun their work: Pods can be made
+  for _ in $(seq 120); do ! kubectl get serviceaccount default >/dev/null 2>&1 || return 0; sleep 0.25; done
+  die "the controller manager does not work: see $LOG/kube-controller-manager.log"
+}
 save_settings() {
   printf '%s=%s\n' PFX "$PFX" NET "$NET" PODS "$PODS" SVC "$SVC" OFF "$OFF" > "$STATE/settings"
   cp "$HERE/node-init.sh" "$HERE/volume.sh" "$LIB/"
@@ -189,7 +193,7 @@ start_new() {
   for n in $(seq "$nodes"); do "$HERE/node.sh" add "$n" nowait; done
   apply_addons; start_coredns; start_provisioner; push_images
   for n in $(seq "$nodes"); do "$HERE/node.sh" wait "$n"; say "node$n is Ready ($(since))"; done
-  wait_dns
+  wait_dns; wait_controllers
   date > "$STATE/started"
 }
 check_machine

@@ -6,7 +6,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -60,7 +59,7 @@ func (v *validator) facts(ctx context.Context, c *v1.PostgresCluster) validate.F
 		f.Classes = facts.Know(classes)
 	}
 	var err error
-	if f.Volumes, err = v.reader.Volumes(ctx, client.ObjectKeyFromObject(c)); err != nil {
+	if f.Volumes, err = v.reader.Volumes(ctx, c); err != nil {
 		log.FromContext(ctx).Error(err, "Reading the volumes")
 	}
 	return f

@@ -130,6 +130,9 @@ func (a *Agent) start(ctx context.Context, w *world, writable bool, upstream str
 	if !a.seed.isSettled() {
 		return a.seedOutcome("", "data is being made")
 	}
+	if size, _, err := a.volume.Space(); err == nil {
+		a.volumeSize = size // as it is at the start: some file systems change it all the time
+	}
 	settings := a.settings(w, upstream)
 	a.conf.Choose(ctx, a.choice(), settings)
 	a.conf.Forget()
@@ -176,9 +179,7 @@ func (a *Agent) settings(w *world, upstream string) postgres.Settings {
 	if a.options.ListenAddress != "" {
 		settings.ListenAddresses = a.options.ListenAddress
 	}
-	if size, _, err := a.volume.Space(); err == nil {
-		settings.VolumeSize = size
-	}
+	settings.VolumeSize = a.volumeSize
 	if w.found.Standby || upstream != "" {
 		settings.Minimums = w.found.Control.Minimums
 	}

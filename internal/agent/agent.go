@@ -43,8 +43,9 @@ type Agent struct {
 	background sync.WaitGroup
 
 	// What follows belongs to the loop alone, except keeper, which is set once under mu.
-	mu     sync.Mutex
-	keeper *lease.Keeper
+	mu          sync.Mutex
+	keeper      *lease.Keeper
+	keeperSince time.Time
 
 	files    watcher
 	config   *agentapi.Config
@@ -69,8 +70,10 @@ type Agent struct {
 	reclone       string
 	setupDone     string
 	setupAt       time.Time
+	setupSince    time.Time
 	setupPID      int
 	runningSince  time.Time
+	volumeSize    int64
 	labelled      string
 	labelledAt    time.Time
 	lastDecision  string
@@ -126,11 +129,6 @@ func (a *Agent) poke() {
 // Run runs the instance until the context ends; then it stops PostgreSQL in the right order and returns. An error means that
 // it could not even begin.
 func (a *Agent) Run(ctx context.Context) error {
-	lock, err := datadir.Lock(a.options.Paths.Data)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = lock.Close() }()
 	pipes, err := logs.Open(a.options.Paths.logs(), a.chown)
 	if err != nil {
 		return err
@@ -155,9 +153,38 @@ func (a *Agent) Run(ctx context.Context) error {
 	})
 
 	a.log.Info("Starting the agent", "version", a.options.Version, "podUID", a.options.PodUID)
+	lock := a.lockVolume(ctx)
+	if lock == nil {
+		return nil
+	}
+	defer func() { _ = lock.Close() }()
 	a.loop(ctx, background)
 	a.shutdown(background)
 	return nil
+}
+
+// lockVolume waits until no other process works on the volume: another Pod of this instance may still be stopping there. It
+// returns nil when the context has ended.
+func (a *Agent) lockVolume(ctx context.Context) *os.File {
+	ticker := time.NewTicker(roundInterval)
+	defer ticker.Stop()
+	said := ""
+	for {
+		lock, err := datadir.Lock(a.options.Paths.Data)
+		if err == nil {
+			return lock
+		}
+		if said != err.Error() {
+			said = err.Error()
+			a.log.Warn("Waiting for the data volume", "error", err)
+		}
+		a.health.Beat(false, err.Error())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
 }
 
 func (a *Agent) run(do func()) { a.background.Go(do) }
@@ -223,6 +250,9 @@ func (a *Agent) beatWhileStopping(ctx context.Context) {
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		a.health.Beat(true, "stopping")
+		if a.server.Snapshot().Writable {
+			a.keeper.Hold(true)
+		}
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
@@ -247,6 +277,7 @@ func (a *Agent) startKeeper(background context.Context) error {
 	a.mu.Lock()
 	a.keeper = keeper
 	a.mu.Unlock()
+	a.keeperSince = time.Now()
 	a.run(func() { keeper.Run(background) })
 	a.run(func() { lease.Guard(background, keeper, a.server, a.log) })
 	return nil

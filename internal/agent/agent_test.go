@@ -2,13 +2,16 @@ package agent
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -34,6 +37,9 @@ func TestAgent(t *testing.T) {
 		{"keeps bad configuration out", testBadConfiguration},
 		{"reports parameters that wait for a restart", testPendingRestart},
 		{"starts a server again that crashed", testCrash},
+		{"copies again what cannot follow", testWALRemoved},
+		{"keeps a standby's settings as great as its primary's", testMinimums},
+		{"takes new certificates", testCertificates},
 		{"fences a standby that was promoted by hand", testPromotedByHand},
 		{"drops the slots of members that are gone", testSlots},
 		{"stops in the right order and comes back", testStop},
@@ -205,6 +211,59 @@ func testCrash(t *testing.T, primary, standby *testAgent) {
 	assert.Contains(t, body, "pgsteward_instance_restarts_total 1")
 }
 
+func testWALRemoved(t *testing.T, primary, standby *testAgent) {
+	c := primary.cluster
+	standby.stop()
+	c.change(func(c *agentapi.Config) {
+		c.Parameters = map[string]string{"wal_keep_size": "0", "min_wal_size": "32MB", "max_wal_size": "32MB"}
+	})
+	require.Eventually(t, func() bool { return primary.ask("SHOW wal_keep_size") == "0" }, short, often)
+	primary.ask("SELECT pg_drop_replication_slot('pgsteward_db_2')")
+	for range 3 {
+		primary.ask("SELECT pg_logical_emit_message(false, 'x', 'x')")
+		primary.ask("SELECT pg_switch_wal()")
+	}
+	primary.ask("CHECKPOINT")
+	c.change(func(c *agentapi.Config) { c.Parameters = nil })
+	c.start("db-2")
+	standby.awaitReady(agentapi.RoleStandby)
+	assert.Contains(t, standby.log.String(), "has already been removed")
+	assert.Contains(t, standby.log.String(), "Copying the data again")
+}
+
+func testMinimums(t *testing.T, primary, standby *testAgent) {
+	c := primary.cluster
+	c.change(func(c *agentapi.Config) { c.Parameters = map[string]string{"max_connections": "50"} })
+	standby.stop()
+	c.start("db-2")
+	standby.awaitReady(agentapi.RoleStandby)
+	assert.Equal(t, "100", standby.ask("SHOW max_connections"), "with fewer than its primary it would not start")
+
+	c.change(func(c *agentapi.Config) { c.Parameters = map[string]string{"max_connections": "150"} })
+	primary.stop()
+	c.start("db-1")
+	primary.awaitReady(agentapi.RolePrimary)
+	require.Equal(t, "150", primary.ask("SHOW max_connections"))
+	require.Eventually(t, func() bool {
+		answer, err := standby.query("postgres", "SHOW max_connections")
+		return err == nil && answer == "150"
+	}, long, often)
+	standby.awaitReady(agentapi.RoleStandby)
+	c.change(func(c *agentapi.Config) { c.Parameters = nil })
+}
+
+func testCertificates(t *testing.T, primary, _ *testAgent) {
+	before, err := primary.serial()
+	require.NoError(t, err)
+	pid := primary.agent.server.Snapshot().PID
+	primary.cluster.writeSecrets(primary)
+	require.Eventually(t, func() bool {
+		now, err := primary.serial()
+		return err == nil && now != before
+	}, short, often)
+	assert.Equal(t, pid, primary.agent.server.Snapshot().PID)
+}
+
 func testPromotedByHand(t *testing.T, primary, standby *testAgent) {
 	standby.ask("SELECT pg_promote()")
 	_, err := standby.query("app", "CREATE TABLE astray (n int)")
@@ -264,6 +323,22 @@ func testSwitchover(t *testing.T, primary, standby *testAgent) {
 	})
 	assert.Equal(t, "db-2", status.Upstream)
 	require.Eventually(t, func() bool { return c.labels.role("db-1-0") == naming.RoleStandby }, short, often)
+}
+
+// serial is the serial number of the certificate that PostgreSQL shows.
+func (a *testAgent) serial() (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), short)
+	defer cancel()
+	connection, err := pgx.Connect(ctx, "host="+a.address+" port="+portText(a)+" user=app password=app-secret dbname=app sslmode=require")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = connection.Close(ctx) }()
+	secure, ok := connection.PgConn().Conn().(*tls.Conn)
+	if !ok {
+		return "", errors.New("no TLS")
+	}
+	return secure.ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
 }
 
 // crash kills the server's first process as the kernel would.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,8 +96,16 @@ func TestAgent_refusals(t *testing.T) {
 	system := a.awaitReady(agentapi.RolePrimary).SystemIdentifier
 
 	t.Run("a volume is for one agent", func(t *testing.T) {
-		other := New(Options{Paths: a.paths, Output: &syncBuffer{}})
-		require.ErrorContains(t, other.Run(t.Context()), "another process")
+		paths := a.paths
+		paths.Run = t.TempDir()
+		other := New(Options{Paths: paths, Output: &syncBuffer{}, ListenAddress: "127.0.0.77", Ports: c.ports})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- other.Run(ctx) }()
+		require.Eventually(t, func() bool { return strings.Contains(other.health.Ready(), "another process") }, short, often)
+		assert.False(t, other.server.Snapshot().Running)
+		cancel()
+		require.NoError(t, <-done)
 	})
 	a.stop()
 

@@ -31,6 +31,8 @@ type Options struct {
 	// StopBound is how long a fast shutdown may take before it becomes an immediate one. It must leave some seconds of the
 	// Pod's grace period.
 	StopBound time.Duration
+	// FollowBound is how long a standby that says it cannot follow may try before it is cloned again.
+	FollowBound time.Duration
 	// Credential is what PostgreSQL runs as, and Users are the operating system's users that may be its superuser over the
 	// socket. They are for an agent that runs as root, as in tests.
 	Credential *syscall.Credential
@@ -85,13 +87,13 @@ const (
 	hurriedInterval = 200 * time.Millisecond
 	// streamGrace is how long a standby that does not stream still counts as ready.
 	streamGrace = 30 * time.Second
-	// followBound is how long a standby that says it cannot follow may try before it is cloned again.
-	followBound = 10 * time.Second
+	// leasePatience is how long a standby waits for the lease to be read before it starts without knowing whom to follow.
+	leasePatience = 3 * time.Second
 	// setupGrace is how long a primary that has not made its roles and database yet is kept from being ready.
 	setupGrace = 15 * time.Second
-	// setupRetry and setupRefresh are the pauses after a setup that failed and one that did not.
+	// setupRetry is the pause after a setup that failed; after one that did not it grows to setupRefresh.
 	setupRetry   = 2 * time.Second
-	setupRefresh = 5 * time.Minute
+	setupRefresh = 30 * time.Second
 	// Restarts of a server that ends: the pause doubles from the first to the last; a server that ran for steadyRun starts afresh.
 	restartFirst = 500 * time.Millisecond
 	restartLast  = 30 * time.Second
@@ -104,6 +106,8 @@ const (
 	cloneLast    = 15 * time.Second
 	// releaseTimeout bounds the last words to the API server.
 	releaseTimeout = 3 * time.Second
+	// DefaultFollowBound is how long a standby that says it cannot follow may try before it is cloned again.
+	DefaultFollowBound = 10 * time.Second
 	// DefaultStopBound leaves a few seconds of Kubernetes' default grace period of 30 s.
 	DefaultStopBound = 22 * time.Second
 )

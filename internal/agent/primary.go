@@ -104,14 +104,21 @@ func (a *Agent) setUp(ctx context.Context, w *world) {
 	if err, isNew := a.setup.result(); isNew {
 		a.setupAt = w.now
 		if err == nil {
+			if a.setupDone != a.setup.name {
+				a.setupSince = w.now
+			}
 			a.setupDone, a.setupPID = a.setup.name, w.server.PID
 		} else if !errors.Is(err, context.Canceled) {
-			a.log.Error("Setting up the server failed", "error", err)
+			a.log.Warn("Setting up the server is not finished", "error", err)
+		}
+		if errors.Is(err, sql.ErrSlotInUse) {
+			a.setupPID = w.server.PID // that keeps nobody from working
 		}
 	}
 	pause := setupRetry
 	if a.setupDone == current {
-		pause = setupRefresh
+		// soon at first, then more and more seldom: the slot of a member that is going can be dropped only when it is gone
+		pause = min(max(setupRetry, a.setupAt.Sub(a.setupSince)), setupRefresh)
 	}
 	if !a.setup.isDone() || a.setup != nil && a.setup.name == current && w.now.Sub(a.setupAt) < pause {
 		return

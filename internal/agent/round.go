@@ -62,7 +62,8 @@ func (a *Agent) round(ctx, background context.Context) (hurry bool) {
 	}
 	ready := a.publish(w, result)
 	return !ready && w.server.Running && w.now.Sub(w.server.Started) < streamGrace ||
-		result.state == agentapi.StateStarting && w.state != nil
+		result.state == agentapi.StateStarting && w.state != nil ||
+		!w.server.Running && w.now.Before(a.restarts.next)
 }
 
 func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome {

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
@@ -15,6 +16,9 @@ func (a *Agent) runStandby(ctx context.Context, w *world) outcome {
 	upstream := w.decision.Upstream
 	if upstream == "" {
 		upstream = a.upstream
+		if time.Since(a.keeperSince) < leasePatience && !w.server.Running {
+			return outcome{state: agentapi.StateWaiting, role: agentapi.RoleStandby, notReady: "reading the lease"}
+		}
 	}
 	a.setupPID, a.setupDone = 0, ""
 	if a.reclone != "" && upstream != "" {
@@ -43,15 +47,13 @@ func (a *Agent) follow(ctx context.Context, w *world, upstream string) outcome {
 	a.reload(ctx, w, upstream)
 	a.dropSlots(ctx, w)
 	result := a.serverOutcome(w)
+	if a.restartIfTooSmall(ctx, w) {
+		return result
+	}
 	if a.mustReclone(w) {
 		return a.clone(ctx, w, upstream)
 	}
 	if w.state == nil || w.state.Streaming {
-		return result
-	}
-	if w.state.ReplayPaused && a.tooSmall(w) {
-		a.log.Warn("Restarting PostgreSQL: the primary's settings are greater than this standby's")
-		a.server.Stop(supervise.Fast)
 		return result
 	}
 	since := w.server.Started
@@ -77,19 +79,25 @@ func (a *Agent) dropSlots(ctx context.Context, w *world) {
 	if w.state == nil || !a.setup.isDone() || a.setup != nil && a.setup.name == current {
 		return
 	}
-	a.setup = a.begin(ctx, current, func(ctx context.Context) error { return a.admin.EnsureSlots(ctx, nil) })
+	a.setup = a.begin(ctx, current, func(ctx context.Context) error {
+		defer a.admin.Close()
+		return a.admin.EnsureSlots(ctx, nil)
+	})
 }
 
-// tooSmall says whether replay is paused because the primary has greater settings than this standby was started with.
-func (a *Agent) tooSmall(w *world) bool {
-	before, _ := a.settings(&world{}, a.upstream).Merge()
-	after, _ := a.settings(w, a.upstream).Merge()
-	for name := range w.found.Control.Minimums {
-		if before[name] != after[name] {
-			return true
-		}
+// restartIfTooSmall restarts a standby whose replay has paused because the primary has greater settings than it: it starts
+// with settings that are as great.
+func (a *Agent) restartIfTooSmall(ctx context.Context, w *world) bool {
+	if w.state == nil || !w.state.ReplayPaused {
+		return false
 	}
-	return false
+	small, err := a.observer.Below(ctx, w.found.Control.Minimums)
+	if err != nil || len(small) == 0 {
+		return false // somebody has paused it
+	}
+	a.log.Warn("Restarting PostgreSQL, since the primary has greater settings than this standby", "settings", small)
+	a.server.Stop(supervise.Fast)
+	return true
 }
 
 // mustReclone says whether PostgreSQL has said for long enough that it cannot follow its upstream.
@@ -101,7 +109,7 @@ func (a *Agent) mustReclone(w *world) bool {
 	if a.lastStreamed.After(since) {
 		since = a.lastStreamed
 	}
-	if w.server.Running && w.now.Sub(since) < followBound || !w.server.Running && a.restarts.failures < 2 {
+	if w.server.Running && w.now.Sub(since) < a.options.FollowBound || !w.server.Running && a.restarts.failures < 2 {
 		return false
 	}
 	why := a.reader.Words.CannotFollow(since)

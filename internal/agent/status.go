@@ -10,7 +10,7 @@ func (a *Agent) publish(w world, result outcome) bool {
 	status := agentapi.Status{
 		Instance: a.options.Instance, PodUID: a.options.PodUID, AgentVersion: a.options.Version,
 		State: result.state, Role: result.role, Problem: result.problem,
-		ServerVersion: a.programs.Version.Text,
+		ServerVersion: a.programs.Version.Text, FilesHash: a.options.Paths.hash(),
 	}
 	if a.conf != nil {
 		status.ConfigGeneration = a.conf.Generation()

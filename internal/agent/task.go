@@ -70,10 +70,14 @@ type restarts struct {
 	seen    time.Time
 }
 
+// failed takes note of a failure. After the first, the server is started again at once.
 func (r *restarts) failed(now time.Time, message string) {
-	pause := restartFirst << min(r.failures, 10)
+	pause := time.Duration(0)
+	if r.failures > 0 {
+		pause = min(restartFirst<<min(r.failures-1, 10), restartLast)
+	}
 	r.failures++
-	r.next = now.Add(min(pause, restartLast))
+	r.next = now.Add(pause)
 	r.message = message
 }
 

@@ -61,3 +61,27 @@ func (p Paths) password(dir string) string {
 	}
 	return string(content)
 }
+
+// hash is that of everything mounted, as the operator computes it; empty while something is missing.
+func (p Paths) hash() string {
+	missing := false
+	read := func(path string) []byte {
+		content, err := os.ReadFile(path)
+		missing = missing || err != nil
+		return content
+	}
+	files := agentapi.Files{
+		Config:            read(p.Config),
+		SuperuserPassword: read(p.secret(naming.DirSuperuser, naming.KeyPassword)),
+		AppPassword:       read(p.secret(naming.DirApp, naming.KeyPassword)),
+		CACert:            read(p.secret(naming.DirServer, naming.KeyCACert)),
+		ServerCert:        read(p.secret(naming.DirServer, naming.KeyTLSCert)),
+		ServerKey:         read(p.secret(naming.DirServer, naming.KeyTLSKey)),
+		ReplicationCert:   read(p.secret(naming.DirReplication, naming.KeyTLSCert)),
+		ReplicationKey:    read(p.secret(naming.DirReplication, naming.KeyTLSKey)),
+	}
+	if missing {
+		return ""
+	}
+	return files.Hash()
+}

@@ -114,6 +114,8 @@ type Status struct {
 
 	// ConfigGeneration is the Config.Generation that is in force.
 	ConfigGeneration int64 `json:"configGeneration,omitempty"`
+	// FilesHash is Files.Hash of what the agent sees mounted, whether it is in force or not.
+	FilesHash string `json:"filesHash,omitempty"`
 	// PendingRestart are the parameters that wait for a restart.
 	PendingRestart []string `json:"pendingRestart,omitempty"`
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -30,6 +32,9 @@ type Writer struct {
 	Client client.Client
 	// API asks the API server itself, for objects that the cache does not hold because they are not ours.
 	API client.Reader
+
+	// written has the resource version of each PostgresCluster that was last written here, by key.
+	written sync.Map
 }
 
 // Live are the cluster's objects as they are.
@@ -135,6 +140,20 @@ func (w *Writer) DeletePod(ctx context.Context, namespace, name, uid string) err
 	return w.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}})
 }
 
+// Outdated says whether c is older than what was last written of it here: the cache has not seen that yet. A pass over it would
+// say again what was said, and undo what was done.
+func (w *Writer) Outdated(c *v1.PostgresCluster) bool {
+	last, ok := w.written.Load(client.ObjectKeyFromObject(c))
+	if !ok {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(c.ResourceVersion, last.(string)) //nolint:forcetypeassert,errcheck // only strings are stored
+	return err == nil && order < 0
+}
+
+// Forget ends what is kept for a cluster that is gone.
+func (w *Writer) Forget(key types.NamespacedName) { w.written.Delete(key) }
+
 // Finalizer sets or removes our finalizer.
 func (w *Writer) Finalizer(ctx context.Context, c *v1.PostgresCluster, want bool) error {
 	before := c.DeepCopy()
@@ -153,6 +172,7 @@ func (w *Writer) Finalizer(ctx context.Context, c *v1.PostgresCluster, want bool
 	if err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("changing the finalizer of PostgresCluster %s/%s: %w", c.Namespace, c.Name, err))
 	}
+	w.written.Store(client.ObjectKeyFromObject(c), c.ResourceVersion)
 	return nil
 }
 
@@ -173,6 +193,7 @@ func (w *Writer) Status(ctx context.Context, c *v1.PostgresCluster, status v1.Po
 	if err := w.Client.Status().Patch(ctx, c, patch); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("writing the status of PostgresCluster %s/%s: %w", c.Namespace, c.Name, err))
 	}
+	w.written.Store(client.ObjectKeyFromObject(c), c.ResourceVersion)
 	return nil
 }
 

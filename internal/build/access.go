@@ -46,6 +46,16 @@ func roleBinding(in Input) Object {
 		WithSubjects(rbacac.Subject().WithKind("ServiceAccount").WithNamespace(c.Namespace).WithName(name))
 }
 
+// operatorBinding lets the operator at the Secrets of this namespace; it has a right to Secrets nowhere else.
+func operatorBinding(in Input) Object {
+	c := in.Cluster
+	return rbacac.RoleBinding(naming.OperatorBinding(c.Name), c.Namespace).
+		WithLabels(in.labels()).
+		WithOwnerReferences(ownerReference(c)).
+		WithRoleRef(rbacac.RoleRef().WithAPIGroup("rbac.authorization.k8s.io").WithKind("ClusterRole").WithName(naming.SecretsRole)).
+		WithSubjects(rbacac.Subject().WithKind("ServiceAccount").WithNamespace(in.Settings.Namespace).WithName(in.Settings.ServiceAccount))
+}
+
 // lease is the primary's Lease without a holder: its spec belongs to the agents.
 func lease(in Input) Object {
 	return coordinationac.Lease(naming.PrimaryLease(in.Cluster.Name), in.Cluster.Namespace).

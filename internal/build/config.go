@@ -1,8 +1,6 @@
 package build
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 
@@ -88,16 +86,17 @@ func appNames(c *v1.PostgresCluster) (database, owner string) {
 	return database, owner
 }
 
-// configHash is a hash of everything that a Pod mounts as a file. It is not a secret: no password can be guessed from a hash over
-// private keys.
+// configHash is the hash of everything that a Pod mounts as a file.
 func configHash(in Input) string {
-	h := sha256.New()
 	secrets := in.Credentials
-	for _, part := range []string{
-		configJSON(in), secrets.SuperuserPassword, secrets.AppPassword,
-		string(secrets.CA.Cert), string(secrets.Server.Cert), string(secrets.Server.Key), string(secrets.Replication.Cert), string(secrets.Replication.Key),
-	} {
-		fmt.Fprintf(h, "%d:%s", len(part), part)
-	}
-	return hex.EncodeToString(h.Sum(nil))[:16]
+	return agentapi.Files{
+		Config:            []byte(configJSON(in)),
+		SuperuserPassword: []byte(secrets.SuperuserPassword),
+		AppPassword:       []byte(secrets.AppPassword),
+		CACert:            secrets.CA.Cert,
+		ServerCert:        secrets.Server.Cert,
+		ServerKey:         secrets.Server.Key,
+		ReplicationCert:   secrets.Replication.Cert,
+		ReplicationKey:    secrets.Replication.Key,
+	}.Hash()
 }

@@ -33,7 +33,7 @@ type Object = runtime.ApplyConfiguration
 // Objects are all objects of the cluster but the Pods, in the order in which they are to be applied: what a Pod needs comes
 // before it.
 func Objects(in Input) []Object {
-	objects := []Object{
+	objects := append(Access(in),
 		serviceAccount(in),
 		role(in),
 		roleBinding(in),
@@ -44,7 +44,7 @@ func Objects(in Input) []Object {
 		replicationSecret(in),
 		superuserSecret(in),
 		appSecret(in),
-	}
+	)
 	objects = append(objects, services(in)...)
 	if budget := disruptionBudget(in); budget != nil {
 		objects = append(objects, budget)
@@ -53,6 +53,14 @@ func Objects(in Input) []Object {
 		objects = append(objects, dataVolume(in, m), statefulSet(in, m))
 	}
 	return objects
+}
+
+// Access is what the operator itself needs before it can read or write the cluster's Secrets.
+func Access(in Input) []Object {
+	if in.Settings.ServiceAccount == "" {
+		return nil
+	}
+	return []Object{operatorBinding(in)}
 }
 
 // ownerReference makes the garbage collector remove an object with its cluster.

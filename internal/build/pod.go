@@ -1,12 +1,18 @@
 package build
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
+
+// refreshAgain is how long the kubelet may take to refresh a Pod's files before it is asked again: when the annotation changed it
+// may not have seen the new ConfigMap yet.
+const refreshAgain = 3 * time.Second
 
 // Pods are what is to be applied to the Pods that exist, beside what their StatefulSets gave them: the hash that makes the
 // kubelet refresh mounted files, and the role label as the Lease has it. Pods that have both are left out.
@@ -17,19 +23,48 @@ func Pods(in Input, f facts.Cluster) []Object {
 		if i.Pod == nil || i.Pod.Deleting {
 			continue
 		}
-		role := roleLabel(i, f.Holder)
-		if i.Pod.ConfigHash == hash && i.Pod.Role == role {
+		role, refresh := roleLabel(i, f.Holder), mustRefresh(i, hash, f.Now)
+		if !refresh && i.Pod.Role == role {
 			continue
 		}
-		pod := coreac.Pod(i.Pod.Name, f.Namespace).
-			WithUID(types.UID(i.Pod.UID)).
-			WithAnnotations(map[string]string{naming.AnnotationConfigHash: hash})
+		pod := coreac.Pod(i.Pod.Name, f.Namespace).WithUID(types.UID(i.Pod.UID))
+		if annotations := refreshAnnotations(i.Pod, hash, refresh, f.Now); len(annotations) > 0 {
+			pod.WithAnnotations(annotations)
+		}
 		if role != "" {
 			pod.WithLabels(map[string]string{naming.LabelRole: role})
 		}
 		pods = append(pods, pod)
 	}
 	return pods
+}
+
+// mustRefresh says whether the kubelet is to be asked to refresh the Pod's files: because they have changed, or because the agent
+// still sees the old ones. A new Pod, whose files are new, needs nothing.
+func mustRefresh(i facts.Instance, hash string, now time.Time) bool {
+	report, _ := i.Report.Get()
+	if i.Pod.ConfigHash != hash {
+		return i.Pod.ConfigHash != "" || report.FilesHash != hash
+	}
+	return report.FilesHash != "" && report.FilesHash != hash && now.Sub(i.Pod.RefreshedAt) >= refreshAgain
+}
+
+// refreshAnnotations are the new ones, or those that the Pod has: what is not applied again would be removed.
+func refreshAnnotations(pod *facts.Pod, hash string, refresh bool, now time.Time) map[string]string {
+	annotations := map[string]string{}
+	at := pod.RefreshedAt
+	if refresh {
+		at = now
+	} else {
+		hash = pod.ConfigHash
+	}
+	if hash != "" {
+		annotations[naming.AnnotationConfigHash] = hash
+	}
+	if !at.IsZero() {
+		annotations[naming.AnnotationRefreshedAt] = at.UTC().Format(time.RFC3339)
+	}
+	return annotations
 }
 
 // roleLabel is what the Lease says; while nobody holds it, or the agent is not heard to have taken that role, the label stays.

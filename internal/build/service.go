@@ -1,11 +1,10 @@
 package build
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pgsteward/pgsteward/internal/naming"
 )

@@ -11,6 +11,8 @@ import (
 type Settings struct {
 	// OperatorImage is the image whose binary the instances run as their agent.
 	OperatorImage string
+	// ServiceAccount and Namespace are the operator's own; without the former it needs no RoleBinding to come at Secrets.
+	ServiceAccount, Namespace string
 	// PostgresImages are the operator's images of PostgreSQL: the default one of a major by the major ("16"), others by their
 	// version ("16.12").
 	PostgresImages map[string]string

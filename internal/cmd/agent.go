@@ -56,7 +56,7 @@ func agentOptions(debug bool) (agent.Options, error) {
 	options := agent.Options{
 		Instance: os.Getenv(envInstance), Namespace: os.Getenv(envNamespace), Pod: os.Getenv(envPod), PodUID: os.Getenv(envPodUID),
 		Version: version, Paths: agent.DefaultPaths(), Ports: agent.DefaultPorts(),
-		MemoryLimit: memoryLimit(), StopBound: agent.DefaultStopBound,
+		MemoryLimit: memoryLimit(), StopBound: agent.DefaultStopBound, FollowBound: agent.DefaultFollowBound,
 		Output: os.Stdout, LogLevel: slog.LevelInfo,
 	}
 	if debug {

@@ -37,16 +37,15 @@ const (
 	leaderRetry    = 2 * time.Second
 )
 
-// Environment of the operator; the first is set by its Deployment, the second by OLM, images and versions by both.
-// RELATED_IMAGE_POSTGRES_16 is the default image of 16, POSTGRES_16_VERSION its version, and RELATED_IMAGE_POSTGRES_16_12 the image
-// for those who ask for just 16.12.
+// Environment of the operator, set by its Deployment; the watched namespaces by OLM. RELATED_IMAGE_POSTGRES_16 is the default image of
+// 16, POSTGRES_16_VERSION its version, and RELATED_IMAGE_POSTGRES_16_12 the image for those who ask for just 16.12.
 const (
 	envOperatorImage   = "OPERATOR_IMAGE"
+	envServiceAccount  = "POD_SERVICE_ACCOUNT"
 	envWatchNamespace  = "WATCH_NAMESPACE"
 	envPostgresImage   = "RELATED_IMAGE_POSTGRES_"
 	envPostgresPrefix  = "POSTGRES_"
 	envPostgresVersion = "_VERSION"
-	envPodNamespace    = "POD_NAMESPACE"
 	leaderElectionName = "pgsteward-manager"
 )
 
@@ -118,10 +117,11 @@ func runManager(flags managerFlags) error {
 func addController(mgr manager.Manager, settings build.Settings) (*observe.Reader, error) {
 	changes := controllers.NewChanges()
 	reader := &observe.Reader{
-		Cache:  mgr.GetClient(),
-		API:    mgr.GetAPIReader(),
-		Agents: &observe.Agents{Changed: changes.Changed, Log: mgr.GetLogger().WithName("agents")},
-		Now:    time.Now,
+		Secrets: secrets(mgr, settings, changes),
+		Cache:   mgr.GetClient(),
+		API:     mgr.GetAPIReader(),
+		Agents:  &observe.Agents{Changed: changes.Changed, Log: mgr.GetLogger().WithName("agents")},
+		Now:     time.Now,
 	}
 	controller := &controllers.PostgresCluster{
 		Reader:   reader,
@@ -135,10 +135,39 @@ func addController(mgr manager.Manager, settings build.Settings) (*observe.Reade
 	return reader, nil
 }
 
+// secrets reads Secrets only where the operator has a right to. Outside of Kubernetes, where it has no ServiceAccount, it has that
+// of whoever runs it.
+func secrets(mgr manager.Manager, settings build.Settings, changes controllers.Changes) *observe.Secrets {
+	if settings.ServiceAccount == "" {
+		return nil
+	}
+	return &observe.Secrets{
+		Changed: changes.Changed,
+		Log:     mgr.GetLogger().WithName("secrets"),
+		NewCache: func(namespace string) (cache.Cache, error) {
+			return cache.New(mgr.GetConfig(), cache.Options{
+				HTTPClient:        mgr.GetHTTPClient(),
+				Scheme:            mgr.GetScheme(),
+				Mapper:            mgr.GetRESTMapper(),
+				DefaultNamespaces: map[string]cache.Config{namespace: {}},
+				DefaultTransform:  cache.TransformStripManagedFields(),
+				ByObject:          map[client.Object]cache.ByObject{observe.SecretKind().Object: {Label: ours()}},
+			})
+		},
+	}
+}
+
+// ours selects our objects.
+func ours() labels.Selector {
+	return labels.SelectorFromSet(labels.Set{naming.LabelManagedBy: naming.ManagedBy})
+}
+
 // settingsFromEnvironment are the images.
 func settingsFromEnvironment() (build.Settings, error) {
 	settings := build.Settings{
 		OperatorImage:    os.Getenv(envOperatorImage),
+		ServiceAccount:   os.Getenv(envServiceAccount),
+		Namespace:        os.Getenv(envNamespace),
 		PostgresImages:   map[string]string{},
 		PostgresVersions: map[string]string{},
 	}
@@ -167,10 +196,9 @@ func managerOptions(flags managerFlags) (ctrl.Options, error) {
 		v1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return ctrl.Options{}, fmt.Errorf("making the scheme: %w", err)
 	}
-	ours := labels.SelectorFromSet(labels.Set{naming.LabelManagedBy: naming.ManagedBy})
 	byObject := map[client.Object]cache.ByObject{}
-	for _, kind := range observe.Kinds() {
-		byObject[kind.Object] = cache.ByObject{Label: ours}
+	for _, kind := range append(observe.Kinds(), observe.SecretKind()) { // Secrets are watched only if somebody asks for them
+		byObject[kind.Object] = cache.ByObject{Label: ours()}
 	}
 	return ctrl.Options{
 		Scheme: scheme,
@@ -183,7 +211,7 @@ func managerOptions(flags managerFlags) (ctrl.Options, error) {
 		HealthProbeBindAddress:        flags.healthAddress,
 		LeaderElection:                flags.leaderElect,
 		LeaderElectionID:              leaderElectionName,
-		LeaderElectionNamespace:       os.Getenv(envPodNamespace),
+		LeaderElectionNamespace:       os.Getenv(envNamespace),
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 new(leaderDuration),
 		RenewDeadline:                 new(leaderRenew),

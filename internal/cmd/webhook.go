@@ -28,7 +28,7 @@ type webhooks struct {
 // newWebhooks finds out where the certificate comes from. Outside of a cluster there is none, and nobody who would call.
 func newWebhooks(port int) webhooks {
 	_, err := os.Stat(filepath.Join(os.TempDir(), "k8s-webhook-server", "serving-certs", "tls.crt"))
-	w := webhooks{port: port, namespace: os.Getenv(envPodNamespace)}
+	w := webhooks{port: port, namespace: os.Getenv(envNamespace)}
 	switch {
 	case err == nil:
 	case w.namespace == "":

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	apisv1 "github.com/pgsteward/pgsteward/apis/v1"
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
@@ -59,6 +59,8 @@ type Cluster struct {
 	// StorageClasses are all that there are.
 	StorageClasses []StorageClass
 
+	// SecretsUnknownFor is for how long the cluster's Secrets could not be read; zero: they are known.
+	SecretsUnknownFor time.Duration
 	// SystemIdentifier of the PostgreSQL system; empty while none is known.
 	SystemIdentifier string
 	// Holder is the instance that the Lease names; empty if none.
@@ -131,8 +133,9 @@ type Pod struct {
 	IP       string
 	// Role is the value of its role label.
 	Role string
-	// ConfigHash is the value of its configuration annotation.
-	ConfigHash string
+	// ConfigHash is the value of its configuration annotation, RefreshedAt when it was set.
+	ConfigHash  string
+	RefreshedAt time.Time
 	// Problem says what keeps it from running, if something does.
 	Problem *Problem
 }
@@ -179,11 +182,11 @@ func (c *Cluster) Conflict(v Volume) *Problem {
 	}
 	switch {
 	case v.Version != "" && v.Version != c.Version:
-		return &Problem{Reason: apisv1.ReasonDataVersionMismatch, Message: fmt.Sprintf(
+		return &Problem{Reason: v1.ReasonDataVersionMismatch, Message: fmt.Sprintf(
 			"PersistentVolumeClaim %s has data of PostgreSQL %s, while spec.version is %s: create the cluster with version %q, or rename or delete the claim",
 			naming.DataVolume(v.Instance), v.Version, c.Version, v.Version)}
 	case v.SystemIdentifier != "" && c.SystemIdentifier != "" && v.SystemIdentifier != c.SystemIdentifier:
-		return &Problem{Reason: apisv1.ReasonSystemMismatch, Message: fmt.Sprintf(
+		return &Problem{Reason: v1.ReasonSystemMismatch, Message: fmt.Sprintf(
 			"PersistentVolumeClaim %s has data of another PostgreSQL system (%s, the cluster's is %s): rename or delete the claim",
 			naming.DataVolume(v.Instance), v.SystemIdentifier, c.SystemIdentifier)}
 	}
@@ -243,4 +246,10 @@ func (i Instance) Problem() *Problem {
 		return &Problem{Reason: report.Problem.Reason, Message: i.Name + ": " + report.Problem.Message}
 	}
 	return nil
+}
+
+// SeesOldFiles says whether the agent is known to see older files mounted than those that the kubelet was last asked to refresh.
+func (i Instance) SeesOldFiles() bool {
+	report, known := i.Report.Get()
+	return known && i.Pod != nil && report.FilesHash != "" && i.Pod.ConfigHash != "" && report.FilesHash != i.Pod.ConfigHash
 }

@@ -35,6 +35,8 @@ const (
 	// AnnotationConfigHash has, on a Pod, the hash of the configuration and Secrets that it mounts. Changing an annotation makes
 	// the kubelet refresh the mounted files at once.
 	AnnotationConfigHash = "pgsteward.io/config-hash"
+	// AnnotationRefreshedAt has, on a Pod, when AnnotationConfigHash was last set (RFC 3339).
+	AnnotationRefreshedAt = "pgsteward.io/config-refreshed-at"
 	// AnnotationSystemIdentifier has, on a volume claim and on the Lease, the identifier of the PostgreSQL system.
 	AnnotationSystemIdentifier = "pgsteward.io/system-identifier"
 	// AnnotationHolderPod has, on the Lease, the UID of the Pod in which the holder's PostgreSQL may be writing; it is removed
@@ -209,6 +211,12 @@ func ServerSecret(cluster string) string { return cluster + "-server" }
 
 // ServiceAccount is the name of the instances' ServiceAccount, Role and RoleBinding.
 func ServiceAccount(cluster string) string { return cluster + "-instance" }
+
+// OperatorBinding is the name of the RoleBinding that lets the operator read and write Secrets in the cluster's namespace.
+func OperatorBinding(cluster string) string { return cluster + "-operator" }
+
+// SecretsRole is the name of the ClusterRole that it binds.
+const SecretsRole = "pgsteward-secrets"
 
 // DisruptionBudget is the name of the cluster's PodDisruptionBudget.
 func DisruptionBudget(cluster string) string { return cluster }

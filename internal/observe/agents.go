@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -35,6 +36,8 @@ type Agents struct {
 	Changed func(cluster types.NamespacedName)
 	// Log says what cannot be heard.
 	Log logr.Logger
+	// Port is the agents' port; naming.PortAgent unless a test sets another.
+	Port int
 
 	mu       sync.Mutex
 	clusters map[types.NamespacedName]*clusterStreams
@@ -172,7 +175,9 @@ func (c *clusterStreams) identify(authority credential.KeyPair) error {
 func (a *Agents) start(cluster types.NamespacedName, target Target, identity *tls.Config) *stream {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &stream{target: target, stop: cancel, since: time.Now()}
-	go a.hear(ctx, cluster, s, agentapi.NewClient(identity))
+	c := agentapi.NewClient(identity)
+	c.Port = cmp.Or(a.Port, c.Port)
+	go a.hear(ctx, cluster, s, c)
 	return s
 }
 

@@ -4,27 +4,26 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
-// Kinds are the kinds of objects that a cluster is made of, each as an example and as a list.
+// Kinds are the kinds of objects that a cluster is made of, each as an example and as a list, but for Secrets.
 func Kinds() []Kind {
 	return []Kind{
 		{"StatefulSet", &appsv1.StatefulSet{}, func() client.ObjectList { return &appsv1.StatefulSetList{} }},
 		{"Pod", &corev1.Pod{}, func() client.ObjectList { return &corev1.PodList{} }},
 		{"PersistentVolumeClaim", &corev1.PersistentVolumeClaim{}, func() client.ObjectList { return &corev1.PersistentVolumeClaimList{} }},
 		{"Service", &corev1.Service{}, func() client.ObjectList { return &corev1.ServiceList{} }},
-		{"Secret", &corev1.Secret{}, func() client.ObjectList { return &corev1.SecretList{} }},
 		{"ConfigMap", &corev1.ConfigMap{}, func() client.ObjectList { return &corev1.ConfigMapList{} }},
 		{"ServiceAccount", &corev1.ServiceAccount{}, func() client.ObjectList { return &corev1.ServiceAccountList{} }},
 		{"Role", &rbacv1.Role{}, func() client.ObjectList { return &rbacv1.RoleList{} }},
@@ -32,6 +31,11 @@ func Kinds() []Kind {
 		{"PodDisruptionBudget", &policyv1.PodDisruptionBudget{}, func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} }},
 		{"Lease", &coordinationv1.Lease{}, func() client.ObjectList { return &coordinationv1.LeaseList{} }},
 	}
+}
+
+// SecretKind is the kind that needs a right of its own: see Secrets.
+func SecretKind() Kind {
+	return Kind{"Secret", &corev1.Secret{}, func() client.ObjectList { return &corev1.SecretList{} }}
 }
 
 // Kind is one kind of object.
@@ -59,27 +63,46 @@ func get[T client.Object](o Objects, kind, name string) (T, bool) {
 	return object, ok
 }
 
-// readObjects reads all objects with the cluster's label.
-func (r *Reader) readObjects(ctx context.Context, c *v1.PostgresCluster) (Objects, error) {
-	return r.readKinds(ctx, client.ObjectKeyFromObject(c))
-}
-
-// readKinds reads the objects with the cluster's label of those kinds; of all kinds if none is named.
-func (r *Reader) readKinds(ctx context.Context, cluster types.NamespacedName, only ...string) (Objects, error) {
+// readObjects reads all objects with the cluster's label, and says for how long its Secrets could not be read.
+func (r *Reader) readObjects(ctx context.Context, c *v1.PostgresCluster) (Objects, time.Duration, error) {
 	objects := Objects{}
 	for _, kind := range Kinds() {
-		if len(only) > 0 && !slices.Contains(only, kind.Name) {
-			continue
+		if err := objects.read(ctx, r.Cache, kind, c); err != nil {
+			return nil, 0, err
 		}
-		list := kind.list()
-		if err := r.Cache.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{naming.LabelCluster: cluster.Name}); err != nil {
-			return nil, fmt.Errorf("listing the %ss of %s: %w", kind.Name, cluster, err)
-		}
-		found, err := items(list)
-		if err != nil {
-			return nil, fmt.Errorf("listing the %ss of %s: %w", kind.Name, cluster, err)
-		}
-		objects[kind.Name] = found
 	}
-	return objects, nil
+	secrets, unknownFor, err := r.secretsOf(c, objects)
+	if err != nil || secrets == nil {
+		return objects, unknownFor, err
+	}
+	return objects, 0, objects.read(ctx, secrets, SecretKind(), c)
+}
+
+// secretsOf is what reads the cluster's Secrets, or for how long there was nothing that could.
+func (r *Reader) secretsOf(c *v1.PostgresCluster, objects Objects) (client.Reader, time.Duration, error) {
+	if r.Secrets == nil {
+		return r.Cache, 0, nil
+	}
+	if objects.Get("RoleBinding", naming.OperatorBinding(c.Name)) == nil && !r.Secrets.Watches(c.Namespace) {
+		return nil, time.Nanosecond, nil // we have no right to them yet
+	}
+	secrets, unknownFor, err := r.Secrets.In(client.ObjectKeyFromObject(c))
+	if err != nil {
+		return nil, 0, fmt.Errorf("watching the Secrets of namespace %s: %w", c.Namespace, err)
+	}
+	return secrets, unknownFor, nil
+}
+
+// read reads the cluster's objects of one kind.
+func (o Objects) read(ctx context.Context, from client.Reader, kind Kind, c *v1.PostgresCluster) error {
+	list := kind.list()
+	if err := from.List(ctx, list, client.InNamespace(c.Namespace), client.MatchingLabels{naming.LabelCluster: c.Name}); err != nil {
+		return fmt.Errorf("listing the %ss of %s/%s: %w", kind.Name, c.Namespace, c.Name, err)
+	}
+	found, err := items(list)
+	if err != nil {
+		return fmt.Errorf("listing the %ss of %s/%s: %w", kind.Name, c.Namespace, c.Name, err)
+	}
+	o[kind.Name] = found
+	return nil
 }

@@ -32,6 +32,9 @@ func podFacts(pod *corev1.Pod, set *appsv1.StatefulSet) *facts.Pod {
 		Role:       pod.Labels[naming.LabelRole],
 		ConfigHash: pod.Annotations[naming.AnnotationConfigHash],
 	}
+	if at, err := time.Parse(time.RFC3339, pod.Annotations[naming.AnnotationRefreshedAt]); err == nil {
+		p.RefreshedAt = at
+	}
 	// which template the Pod should have is known only when the StatefulSet controller has seen the newest one
 	if set.Status.ObservedGeneration == set.Generation && set.Status.UpdateRevision != "" {
 		p.Current = pod.Labels[appsv1.ControllerRevisionHashLabelKey] == set.Status.UpdateRevision

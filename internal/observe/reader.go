@@ -27,6 +27,8 @@ type Reader struct {
 	Cache client.Reader
 	// API asks the API server.
 	API client.Reader
+	// Secrets reads Secrets where the operator has a right to; nil: Cache has them all.
+	Secrets *Secrets
 	// Agents hears what the agents say.
 	Agents *Agents
 	// Now is the clock.
@@ -55,11 +57,16 @@ func (r *Reader) Cluster(ctx context.Context, key types.NamespacedName) (*v1.Pos
 }
 
 // Forget ends what is kept for a cluster that is gone.
-func (r *Reader) Forget(key types.NamespacedName) { r.Agents.Forget(key) }
+func (r *Reader) Forget(key types.NamespacedName) {
+	r.Agents.Forget(key)
+	if r.Secrets != nil {
+		r.Secrets.Forget(key)
+	}
+}
 
 // Observe reads everything about the cluster.
 func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Wanted) (Observation, error) {
-	objects, err := r.readObjects(ctx, c)
+	objects, secretsUnknownFor, err := r.readObjects(ctx, c)
 	if err != nil {
 		return Observation{}, err
 	}
@@ -81,6 +88,8 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 		Storage:     facts.Storage{Bytes: wanted.Storage},
 		Volumes:     volumes(objects, c.Name),
 		Leftovers:   leftovers(objects, c),
+
+		SecretsUnknownFor: secretsUnknownFor,
 	}
 	if f.Deleting {
 		f.DeletedAt = c.DeletionTimestamp.Time

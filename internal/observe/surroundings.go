@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
@@ -54,13 +55,18 @@ func className(wanted *string, classes []facts.StorageClass) string {
 	return ""
 }
 
-// Volumes are the data volumes that there are for a cluster of that name, which need not exist.
-func (r *Reader) Volumes(ctx context.Context, cluster types.NamespacedName) ([]facts.Volume, error) {
-	objects, err := r.readKinds(ctx, cluster, "PersistentVolumeClaim")
-	if err != nil {
-		return nil, err
+// Volumes are the data volumes that there are for a cluster of that name, which need not exist yet.
+func (r *Reader) Volumes(ctx context.Context, c *v1.PostgresCluster) ([]facts.Volume, error) {
+	objects := Objects{}
+	for _, kind := range Kinds() {
+		if kind.Name != "PersistentVolumeClaim" {
+			continue
+		}
+		if err := objects.read(ctx, r.Cache, kind, c); err != nil {
+			return nil, err
+		}
 	}
-	return volumes(objects, cluster.Name), nil
+	return volumes(objects, c.Name), nil
 }
 
 // Foreign are those of the wanted objects that exist and belong to somebody else. It asks the API server, since the cache holds
@@ -82,18 +88,19 @@ func (r *Reader) Foreign(ctx context.Context, namespace string, wanted []facts.O
 }
 
 func (r *Reader) foreign(ctx context.Context, namespace string, want facts.Object) (*facts.Object, error) {
-	i := slices.IndexFunc(Kinds(), func(k Kind) bool { return k.Name == want.Kind })
+	kinds := append(Kinds(), SecretKind())
+	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == want.Kind })
 	if i < 0 {
 		return nil, fmt.Errorf("observe: no kind %s", want.Kind)
 	}
-	gvk, err := apiutil.GVKForObject(Kinds()[i].Object, clientgoscheme.Scheme)
+	gvk, err := apiutil.GVKForObject(kinds[i].Object, clientgoscheme.Scheme)
 	if err != nil {
 		return nil, err
 	}
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(gvk)
 	err = r.API.Get(ctx, types.NamespacedName{Namespace: namespace, Name: want.Name}, meta)
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) { // Secrets cannot be seen where no cluster is yet
 		return nil, nil
 	}
 	if err != nil {

@@ -12,6 +12,10 @@ type Decision struct {
 	Bootstrap string
 	// Stopped says that no member is to run.
 	Stopped bool
+	// AccessOnly says that only what gives the operator access to Secrets is to be written.
+	AccessOnly bool
+	// Quiet says that nothing is to be told: the state will be known in a moment.
+	Quiet bool
 	// Frozen says that nothing is to be written but the status.
 	Frozen bool
 	// Action removes or restarts something, or is None.

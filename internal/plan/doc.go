@@ -6,14 +6,15 @@
 //
 //  1. delete: the cluster is being deleted: instances go first, then everything else, last the finalizer.
 //  2. pause: an annotation says that the cluster is to be left alone: nothing is written but the status.
-//  3. suspend: the spec says that no instance is to run: all are stopped, and keep their volumes.
-//  4. replace-volume: a volume that was never bound and differs from the spec is made anew: it cannot be changed, and has no data.
-//  5. restart-broken: a Pod that does not work and was made from an older specification is made anew.
-//  6. create: instances are missing. A volume with somebody else's data is refused, and its number stays free.
-//  7. scale-in: there are more instances than wanted: the standby with the highest number goes. Never the primary, and only
+//  3. access: the cluster's Secrets cannot be read yet: only what gives the right to is written.
+//  4. suspend: the spec says that no instance is to run: all are stopped, and keep their volumes.
+//  5. replace-volume: a volume that was never bound and differs from the spec is made anew: it cannot be changed, and has no data.
+//  6. restart-broken: a Pod that does not work and was made from an older specification is made anew.
+//  7. create: instances are missing. A volume with somebody else's data is refused, and its number stays free.
+//  8. scale-in: there are more instances than wanted: the standby with the highest number goes. Never the primary, and only
 //     while the primary is known and serves, or if the standby is known to be empty.
-//  8. settle: something is not ready yet, or has not put the newest configuration in force: wait for it.
-//  9. done: nothing is left to do.
+//  9. settle: something is not ready yet, or has not put the newest configuration in force: wait for it.
+//  10. done: nothing is left to do.
 //
 // What is unknown never allows an action that removes something.
 package plan

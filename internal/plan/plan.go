@@ -15,6 +15,10 @@ import (
 const (
 	// settleRecheck bounds how long a cluster that is not settled goes without another look, should an event be missed.
 	settleRecheck = 30 * time.Second
+	// refreshRecheck is when to see whether the kubelet has refreshed the instances' files.
+	refreshRecheck = 3 * time.Second
+	// accessPatience is how long it may take until Secrets can be read before it is a matter for the user.
+	accessPatience = 15 * time.Second
 	// deletionPatience is how long a deletion may take before it is said how to force it.
 	deletionPatience = 2 * time.Minute
 )
@@ -29,6 +33,7 @@ type rule struct {
 var rules = []rule{
 	{"delete", deletion},
 	{"pause", pause},
+	{"access", access},
 	{"suspend", suspend},
 	{"replace-volume", replaceVolume},
 	{"restart-broken", restartBroken},
@@ -106,6 +111,22 @@ func pause(f *facts.Cluster) (Decision, bool) {
 		Frozen:  true,
 		Reason:  v1.ReasonPaused,
 		Message: fmt.Sprintf("Nothing is changed while the annotation %s is true", naming.AnnotationPaused),
+	}, true
+}
+
+// access gets the operator the right to the cluster's Secrets. What is in them is not known before, so nothing else is written.
+func access(f *facts.Cluster) (Decision, bool) {
+	if f.SecretsUnknownFor == 0 {
+		return Decision{}, false
+	}
+	return Decision{
+		Members:    existing(f),
+		AccessOnly: true,
+		Quiet:      f.SecretsUnknownFor < accessPatience,
+		Reason:     v1.ReasonNoSecretAccess,
+		Message: fmt.Sprintf("The operator cannot read the Secrets of namespace %s: does RoleBinding %s stand, and ClusterRole %s?",
+			f.Namespace, naming.OperatorBinding(f.Name), naming.SecretsRole),
+		Recheck: accessPatience,
 	}, true
 }
 
@@ -260,7 +281,7 @@ func knownEmpty(f *facts.Cluster, i facts.Instance) bool {
 		return true
 	}
 	report, known := i.Report.Get()
-	return known && !report.HasData
+	return known && report.DataKnown && !report.HasData
 }
 
 // settle waits for what is not ready.
@@ -290,6 +311,7 @@ func settle(f *facts.Cluster) (Decision, bool) {
 		return d, true
 	}
 	if late := unconfigured(f); len(late) > 0 {
+		d.Recheck = refreshRecheck
 		d.Reason, d.Message = v1.ReasonConfiguringInstances, "Waiting for the newest configuration to be in force on "+strings.Join(late, ", ")
 		return d, true
 	}
@@ -310,11 +332,15 @@ func unconfigured(f *facts.Cluster) []string {
 
 // done is the decision when there is nothing to do.
 func done(f *facts.Cluster) (Decision, bool) {
-	return Decision{
+	d := Decision{
 		Members: members(f),
 		Reason:  v1.ReasonReconciled,
 		Message: fmt.Sprintf("All %d instances are ready", f.Replicas),
-	}, true
+	}
+	if slices.ContainsFunc(f.Instances, facts.Instance.SeesOldFiles) {
+		d.Reason, d.Recheck = v1.ReasonConfiguringInstances, refreshRecheck // Secrets or members changed: nothing that Ready is about
+	}
+	return d, true
 }
 
 // existing are the members that have a StatefulSet which is not being deleted.

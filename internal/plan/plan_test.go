@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/plan"
@@ -226,6 +227,11 @@ func TestDecideScaleIn(t *testing.T) {
 		{
 			"one that is not known to be empty stays until there is a primary",
 			cluster().Replicas(2).With(given.Member(1), given.Member(2), given.Member(3)),
+			first(refused("the primary is not known, so it might have the newest data")),
+		},
+		{
+			"one that has not looked at its volume yet is not known to be empty",
+			cluster().Replicas(2).With(given.Member(1), given.Member(2), given.Member(3).Empty().Report(func(s *agentapi.Status) { s.DataKnown = false })),
 			first(refused("the primary is not known, so it might have the newest data")),
 		},
 		{

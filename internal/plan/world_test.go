@@ -144,7 +144,10 @@ func (w *world) podFacts(n int, p *pod) *facts.Pod {
 }
 
 func (w *world) report(n int, p *pod) agentapi.Status {
-	s := agentapi.Status{ConfigGeneration: 1, State: agentapi.StateWaiting, HasData: w.volumes[n] != nil && w.volumes[n].data != ""}
+	s := agentapi.Status{ConfigGeneration: 1, State: agentapi.StateWaiting}
+	if !w.mishap(10) { // it has looked at its volume
+		s.DataKnown, s.HasData = true, w.volumes[n] != nil && w.volumes[n].data != ""
+	}
 	switch {
 	case p.primary:
 		s.State, s.Role, s.Ready = agentapi.StateRunning, agentapi.RolePrimary, true

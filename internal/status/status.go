@@ -50,7 +50,7 @@ func Compute(in Input) v1.PostgresClusterStatus {
 		s.PrimaryHost = naming.ServiceHost(naming.ServiceRW(f.Name), f.Namespace)
 	}
 	for _, i := range f.Instances {
-		instance := instanceStatus(f, i, in.Previous)
+		instance := instanceStatus(i, in.Previous)
 		s.Instances = append(s.Instances, instance)
 		if instance.Ready {
 			s.ReadyReplicas++
@@ -150,7 +150,7 @@ func phase(in Input, s *v1.PostgresClusterStatus) v1.Phase {
 func problems(in Input) []facts.Problem {
 	f := &in.Facts
 	all := slices.Concat(in.Problems, f.Problems)
-	if in.Decision.Reason == v1.ReasonDeletionBlocked {
+	if in.Decision.Reason == v1.ReasonDeletionBlocked || in.Decision.AccessOnly {
 		all = append(all, facts.Problem{Reason: in.Decision.Reason, Message: in.Decision.Message})
 	}
 	for _, r := range in.Decision.Refused {
@@ -212,7 +212,7 @@ func joinMessages(all []facts.Problem) string {
 }
 
 // instanceStatus is one instance. What an agent that is not heard said before stays, but for its state.
-func instanceStatus(f *facts.Cluster, i facts.Instance, previous v1.PostgresClusterStatus) v1.InstanceStatus {
+func instanceStatus(i facts.Instance, previous v1.PostgresClusterStatus) v1.InstanceStatus {
 	s := v1.InstanceStatus{Name: i.Name, State: "Pending", Ready: i.Ready()}
 	if p := i.Problem(); p != nil {
 		s.Message = strings.ToValidUTF8(p.Message[:min(len(p.Message), maxMessage)], "")

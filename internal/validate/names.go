@@ -15,6 +15,7 @@ func Names(c *v1.PostgresCluster) []facts.Object {
 	n := c.Name
 	all := []facts.Object{
 		{Kind: "ServiceAccount", Name: naming.ServiceAccount(n)}, {Kind: "Role", Name: naming.ServiceAccount(n)}, {Kind: "RoleBinding", Name: naming.ServiceAccount(n)},
+		{Kind: "RoleBinding", Name: naming.OperatorBinding(n)},
 		{Kind: "Lease", Name: naming.PrimaryLease(n)}, {Kind: "ConfigMap", Name: naming.ConfigMap(n)},
 		{Kind: "Secret", Name: naming.CASecret(n)}, {Kind: "Secret", Name: naming.ServerSecret(n)}, {Kind: "Secret", Name: naming.ReplicationSecret(n)},
 		{Kind: "Secret", Name: naming.SuperuserSecret(n)}, {Kind: "Secret", Name: naming.AppSecret(n)},

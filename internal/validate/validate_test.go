@@ -174,7 +174,7 @@ func TestProblems(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	c := cluster()
-	input := build.Input{Cluster: c}
+	input := build.Input{Cluster: c, Settings: build.Settings{ServiceAccount: "operator", Namespace: "operators"}}
 	for n := 1; n <= 3; n++ {
 		input.Members = append(input.Members, plan.Member{Name: naming.Instance(c.Name, n), Ordinal: n})
 	}

@@ -36,12 +36,11 @@ func TestBadInput(t *testing.T) {
 		eventually(t, boundSettle, "the operator serves the neighbour", func(collect *assert.CollectT) {
 			require.Equal(collect, what, neighbour.superuser(collect, "neighbour-1-0", "SHOW pgsteward_e2e.while"))
 		})
-		neighbour.requireSound(t)
+		neighbour.waitSound(t)
 	}
 	mended := func(t *testing.T, c cluster) {
 		t.Helper()
-		c.waitReady(t)
-		c.requireSound(t)
+		c.waitSound(t)
 		c.waitServed(t, "mended")
 		c.delete(t)
 	}
@@ -118,8 +117,7 @@ func TestQuota(t *testing.T) {
 	c := create(t, newCluster(namespace, "db", "16", 1))
 	c.waitDegraded(t, v1.ReasonQuotaExceeded, "no-pods")
 	require.NoError(t, kube.Delete(t.Context(), quota))
-	c.waitReady(t)
-	c.requireSound(t)
+	c.waitSound(t)
 }
 
 // TestNamespaceDeleted: a namespace takes its clusters with it, also one that was only just made, and a cluster that somebody else

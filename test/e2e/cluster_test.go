@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,15 +56,26 @@ func (c cluster) patch(t *testing.T, change func(spec *v1.PostgresClusterSpec)) 
 	require.NoError(t, kube.Patch(t.Context(), object, client.MergeFrom(before)))
 }
 
-// waitReady waits until the PostgresCluster says that it is ready, for its present spec, and returns it.
+// waitReady waits until the PostgresCluster says that it is ready, for its present spec, and returns it. After a disturbance it may
+// take a moment until it says that it is not: hence the Pods, which are asked first.
 func (c cluster) waitReady(t *testing.T) *v1.PostgresCluster {
 	t.Helper()
 	var object *v1.PostgresCluster
 	eventually(t, boundReady, c.name+" is ready", func(collect *assert.CollectT) {
+		for name, pod := range c.pods(collect) {
+			require.True(collect, podReady(pod), "%s is not ready", name)
+		}
 		object = c.get(collect)
 		requireReady(collect, object)
 	})
 	return object
+}
+
+// podReady says whether the Pod is ready and there to stay.
+func podReady(pod corev1.Pod) bool {
+	return pod.DeletionTimestamp.IsZero() && slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+	})
 }
 
 // requireReady says whether all is as the spec wants it.
@@ -94,11 +106,16 @@ func (c cluster) waitDegraded(t *testing.T, reason string, words ...string) {
 	})
 }
 
-// requireSound: no condition speaks of trouble.
-func (c cluster) requireSound(t require.TestingT) {
-	degraded := apimeta.FindStatusCondition(c.get(t).Status.Conditions, v1.ConditionDegraded)
-	require.NotNil(t, degraded)
-	require.Equal(t, metav1.ConditionFalse, degraded.Status, "%s: %s", degraded.Reason, degraded.Message)
+// waitSound waits until the PostgresCluster is ready and no condition speaks of trouble. (One may be ready and degraded: when all
+// instances serve, with something that a person should mend.)
+func (c cluster) waitSound(t *testing.T) {
+	t.Helper()
+	c.waitReady(t)
+	eventually(t, boundSettle, c.name+" has no trouble", func(collect *assert.CollectT) {
+		degraded := apimeta.FindStatusCondition(c.get(collect).Status.Conditions, v1.ConditionDegraded)
+		require.NotNil(collect, degraded)
+		require.Equal(collect, metav1.ConditionFalse, degraded.Status, "%s: %s", degraded.Reason, degraded.Message)
+	})
 }
 
 // events are the messages of the PostgresCluster's events of that reason.
@@ -212,6 +229,15 @@ func (c cluster) write(t require.TestingT, what string) {
 		"CREATE TABLE IF NOT EXISTS seen (what text PRIMARY KEY); INSERT INTO seen VALUES ('%s') ON CONFLICT DO NOTHING", what))
 }
 
+// waitRows waits until these rows can be read through the Service: it takes a moment until every node knows where a Pod is that
+// has become ready.
+func (c cluster) waitRows(t *testing.T, service string, want ...string) {
+	t.Helper()
+	eventually(t, boundSettle, "read through "+service+": "+strings.Join(want, " "), func(collect *assert.CollectT) {
+		require.Subset(collect, c.rows(collect, service), want)
+	})
+}
+
 // rows are those of the table "seen", read through the Service.
 func (c cluster) rows(t require.TestingT, service string) []string {
 	return strings.Fields(c.sql(t, service, "SELECT what FROM seen ORDER BY what"))
@@ -225,9 +251,7 @@ func (c cluster) waitServed(t *testing.T, what string) {
 	if *c.get(t).Spec.Replicas == 1 {
 		service = naming.ServiceR(c.name)
 	}
-	eventually(t, boundSettle, "read through "+service+": "+what, func(collect *assert.CollectT) {
-		require.Contains(collect, c.rows(collect, service), what)
-	})
+	c.waitRows(t, service, what)
 }
 
 // superuser runs SQL inside an instance's Pod, over the socket.

@@ -58,5 +58,5 @@ func TestDrain(t *testing.T) {
 	mustKubectl(t, "uncordon", node)
 	c.waitReady(t)
 	require.Equal(t, "2", c.superuserIn(t, standby, "app", "SELECT count(*) FROM seen"))
-	c.requireSound(t)
+	c.waitSound(t)
 }

@@ -25,7 +25,7 @@ func TestPods(t *testing.T) {
 	back := func(t *testing.T, what string) {
 		t.Helper()
 		c.waitReady(t)
-		require.Contains(t, c.rows(t, "db-rw"), "before")
+		c.waitRows(t, "db-rw", "before")
 		c.waitServed(t, what)
 		c.requireOnePrimary(t)
 	}
@@ -139,7 +139,7 @@ func TestDeletion(t *testing.T) {
 	object.Spec.Deletion.Volumes = v1.Delete
 	create(t, object)
 	require.Equal(t, system, c.waitReady(t).Status.SystemIdentifier)
-	require.Equal(t, []string{"before"}, c.rows(t, "db-rw"))
+	c.waitRows(t, "db-rw", "before")
 	require.NotEqual(t, password, c.secret(t, "db-app")["password"])
 	c.waitServed(t, "after")
 

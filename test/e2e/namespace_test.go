@@ -105,18 +105,19 @@ func eventually(t *testing.T, bound time.Duration, what string, check func(c *as
 	t.Logf("%s (%.1f s)", what, time.Since(started).Seconds())
 }
 
-// dump prints what a person would look at, and writes all of it to a file under bin/.
+// dump prints what a person would look at first, and writes more of it to a file under bin/.
 func dump(t *testing.T, namespace string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	var all strings.Builder
+	var brief, full strings.Builder
 	section := func(title string, args ...string) {
 		out, err := kubectl(ctx, "", args...)
-		all.WriteString("--- " + title + "\n" + out)
 		if err != nil {
-			all.WriteString(err.Error() + "\n")
+			out += err.Error() + "\n"
 		}
+		full.WriteString("--- " + title + "\n" + out)
+		brief.WriteString("--- " + title + "\n" + lastLines(out, dumpedLines))
 	}
 	section("clusters", "-n", namespace, "get", "pgc", "-o", "yaml")
 	section("objects", "-n", namespace, "get", "pod,statefulset,pvc,service,pdb,lease", "-o", "wide", "--show-labels")
@@ -124,17 +125,27 @@ func dump(t *testing.T, namespace string) {
 	pods := &corev1.PodList{}
 	if err := kube.List(ctx, pods, client.InNamespace(namespace)); err == nil {
 		for _, pod := range pods.Items {
+			section("log of "+pod.Name, "-n", namespace, "logs", pod.Name, "--all-containers", "--tail=300")
+			section("log of "+pod.Name+" before it restarted", "-n", namespace, "logs", pod.Name, "--all-containers", "--previous", "--tail=100")
 			section("pod "+pod.Name, "-n", namespace, "describe", "pod", pod.Name)
-			section("log of "+pod.Name, "-n", namespace, "logs", pod.Name, "--all-containers", "--tail=150")
 		}
 	}
 	section("the operator", "-n", operatorNamespace, "get", "pods", "-o", "wide")
-	section("log of the operator", "-n", operatorNamespace, "logs", "deployment/"+operatorDeployment, "--all-pods", "--prefix", "--tail=150")
-	t.Logf("the state of namespace %s:\n%s", namespace, all.String())
+	section("log of the operator", "-n", operatorNamespace, "logs", "deployment/"+operatorDeployment, "--all-pods", "--prefix", "--tail=300")
+	t.Logf("the state of namespace %s:\n%s", namespace, brief.String())
 	dir := filepath.Join(root, "bin", "e2e-failures")
 	if os.MkdirAll(dir, 0o755) == nil {
-		_ = os.WriteFile(filepath.Join(dir, namespace+".txt"), []byte(all.String()), 0o644)
+		_ = os.WriteFile(filepath.Join(dir, namespace+".txt"), []byte(full.String()), 0o644)
 	}
+}
+
+// dumpedLines is how much of each section is printed.
+const dumpedLines = 40
+
+// lastLines are the last n lines of the text.
+func lastLines(text string, n int) string {
+	lines := strings.SplitAfter(text, "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "")
 }
 
 // newCluster is a PostgresCluster as a test wants it.

@@ -60,15 +60,13 @@ func TestParameters(t *testing.T) {
 		c.waitServed(t, "while-refused")
 		set(t, "work_mem", "8MB")
 		shows(t, "work_mem", "8MB")
-		c.waitReady(t)
-		c.requireSound(t)
+		c.waitSound(t)
 	})
 	t.Run("unknown", func(t *testing.T) {
 		set(t, "no_such_parameter", "1")
 		c.waitDegraded(t, v1.ReasonConfigurationRejected, "no_such_parameter")
 		c.patch(t, func(spec *v1.PostgresClusterSpec) { delete(spec.PostgreSQL.Parameters, "no_such_parameter") })
-		c.waitReady(t)
-		c.requireSound(t)
+		c.waitSound(t)
 	})
 	t.Run("pg_hba", func(t *testing.T) { pgHBA(t, c) })
 	for pod, since := range started {
@@ -101,8 +99,7 @@ func pgHBA(t *testing.T, c cluster) {
 		_, err := c.trySQL("db-rw", "", "sslmode=require", "SELECT 1")
 		require.ErrorContains(collect, err, "pg_hba.conf rejects")
 	})
-	c.waitReady(t)
-	c.requireSound(t)
+	c.waitSound(t)
 
 	lines()
 	eventually(t, boundSettle, "without it the application is in again", func(collect *assert.CollectT) { c.write(collect, "in-again") })

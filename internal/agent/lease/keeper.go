@@ -77,6 +77,7 @@ type Keeper struct {
 	mu        sync.Mutex
 	timings   Timings
 	want      bool
+	wantUntil time.Duration
 	system    string
 	lease     *coordinationv1.Lease
 	seenAt    time.Duration
@@ -93,12 +94,16 @@ func NewKeeper(options Options, timings Timings) *Keeper {
 	}
 }
 
-// Hold says whether the agent wants to hold the Lease. Wanting takes it as soon as it may be taken. Not wanting stops renewing
-// it; the Lease is not given away.
+// WantBound is how long wanting lasts if it is not repeated: an agent whose loop hangs, say on a disk that does not answer,
+// must not keep the Lease.
+const WantBound = 30 * time.Second
+
+// Hold says whether the agent wants to hold the Lease; to be repeated within WantBound. Wanting takes it as soon as it may be
+// taken. Not wanting stops renewing it; the Lease is not given away.
 func (k *Keeper) Hold(want bool) {
 	k.mu.Lock()
 	changed := k.want != want
-	k.want = want
+	k.want, k.wantUntil = want, k.now()+WantBound
 	k.mu.Unlock()
 	if changed && want {
 		k.poke()
@@ -257,7 +262,7 @@ func (k *Keeper) renew(ctx context.Context) {
 // attempt renews once if the agent wants to hold the Lease and may.
 func (k *Keeper) attempt(ctx context.Context) error {
 	k.mu.Lock()
-	want, seen := k.want, k.lease
+	want, seen := k.want && k.now() < k.wantUntil, k.lease
 	k.mu.Unlock()
 	if !want {
 		return nil

@@ -156,6 +156,7 @@ func TestKeeper_never_takes_what_another_holds(t *testing.T) {
 	f.see(t)
 	for range 3 { // however long ago it was renewed
 		f.clock += time.Minute
+		f.Hold(true)
 		require.NoError(t, f.attempt(t.Context()))
 		assert.Equal(t, "db-2", *f.store.lease.Spec.HolderIdentity)
 		assert.False(t, f.View().Holding)
@@ -231,6 +232,22 @@ func TestKeeper_Stopped(t *testing.T) {
 	f.store.put(func(l *coordinationv1.Lease) { l.Annotations = map[string]string{naming.AnnotationHolderPod: "pod-b"} })
 	require.NoError(t, f.Stopped(t.Context()))
 	assert.Equal(t, "pod-b", f.store.lease.Annotations[naming.AnnotationHolderPod], "another Pod's claim is not ours to remove")
+}
+
+func TestKeeper_stops_renewing_for_an_agent_that_hangs(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	f.Hold(true)
+	f.clock += WantBound - time.Millisecond
+	require.NoError(t, f.attempt(t.Context()))
+	assert.True(t, f.View().Holding)
+	version := f.store.lease.ResourceVersion
+	f.clock += time.Millisecond
+	require.NoError(t, f.attempt(t.Context()))
+	assert.Equal(t, version, f.store.lease.ResourceVersion)
+	f.Hold(true)
+	require.NoError(t, f.attempt(t.Context()))
+	assert.NotEqual(t, version, f.store.lease.ResourceVersion)
 }
 
 func TestKeeper_Run(t *testing.T) {

@@ -104,6 +104,9 @@ func (r *Reader) Line(line string) {
 	if strings.HasPrefix(line, "{") && json.Unmarshal([]byte(line), &record) == nil {
 		severity, _ := record["error_severity"].(string)
 		message, _ := record["message"].(string)
+		if record["remote_host"] == "[local]" && strings.HasPrefix(message, "the database system is ") {
+			return // the agent asks several times a second whether it is up
+		}
 		r.Words.add(severity, message)
 		r.log.LogAttrs(context.Background(), level(severity), message, slog.Any("record", record))
 		return

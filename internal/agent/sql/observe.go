@@ -66,6 +66,26 @@ func (c *Client) Observe(ctx context.Context) (State, error) {
 	return state, nil
 }
 
+// Below are the names of those settings of the running server that are below the minimums.
+func (c *Client) Below(ctx context.Context, minimums map[string]int) ([]string, error) {
+	var names []string
+	var least []int32
+	for name, minimum := range minimums {
+		names, least = append(names, name), append(least, int32(minimum)) //nolint:gosec // a setting of PostgreSQL
+	}
+	var found []string
+	err := c.with(ctx, observeTimeout, func(ctx context.Context, connection *pgx.Conn) error {
+		rows, err := connection.Query(ctx, `SELECT s.name FROM pg_settings AS s
+			JOIN unnest($1::text[], $2::int[]) AS m (name, least) ON s.name = m.name AND s.setting::bigint < m.least`, names, least)
+		if err != nil {
+			return err
+		}
+		found, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	return found, err
+}
+
 func position(text *string) postgres.LSN {
 	if text == nil {
 		return 0

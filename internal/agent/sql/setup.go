@@ -30,6 +30,7 @@ type Wanted struct {
 // Setup makes everything that is wanted on a primary. It goes on after an error, so that one thing that fails does not keep
 // the others from being done; the errors are joined.
 func (c *Client) Setup(ctx context.Context, wanted Wanted) error {
+	defer c.Close()
 	return errors.Join(
 		c.replicationRole(ctx),
 		c.EnsureSlots(ctx, wanted.Slots),
@@ -153,6 +154,9 @@ func (c *Client) database(ctx context.Context, name, owner string) error {
 	return nil
 }
 
+// ErrSlotInUse is that a slot which is not wanted any more is still in use; it is dropped when its standby has gone.
+var ErrSlotInUse = errors.New("a replication slot that is not wanted is still in use")
+
 // slot is a physical replication slot.
 type slot struct {
 	Name   string
@@ -173,6 +177,9 @@ func (c *Client) EnsureSlots(ctx context.Context, wanted []string) error {
 	for _, slot := range present {
 		ours := strings.HasPrefix(slot.Name, slotPrefix)
 		unwanted := !slices.Contains(wanted, slot.Name)
+		if ours && unwanted && slot.Active {
+			problems = append(problems, fmt.Errorf("%w: %s", ErrSlotInUse, slot.Name))
+		}
 		if ours && !slot.Active && (unwanted || slot.Lost) {
 			if err := c.exec(ctx, "SELECT pg_drop_replication_slot($1)", slot.Name); err != nil {
 				problems = append(problems, fmt.Errorf("dropping slot %s: %w", slot.Name, err))

@@ -40,7 +40,7 @@ func (b *MemberBuilder) Primary() *MemberBuilder {
 func (b *MemberBuilder) SaysPrimary() *MemberBuilder {
 	b.report = &agentapi.Status{
 		ConfigGeneration: 1,
-		State:            agentapi.StateRunning, Role: agentapi.RolePrimary, DataRole: agentapi.RolePrimary, HasData: true,
+		State:            agentapi.StateRunning, Role: agentapi.RolePrimary, DataRole: agentapi.RolePrimary, DataKnown: true, HasData: true,
 		ServerVersion: "16.14", SystemIdentifier: System, Timeline: 1, LSN: "0/5000000",
 	}
 	return b
@@ -51,7 +51,7 @@ func (b *MemberBuilder) Standby() *MemberBuilder {
 	lag := int64(0)
 	b.report = &agentapi.Status{
 		ConfigGeneration: 1,
-		State:            agentapi.StateRunning, Role: agentapi.RoleStandby, DataRole: agentapi.RoleStandby, HasData: true, Streaming: true,
+		State:            agentapi.StateRunning, Role: agentapi.RoleStandby, DataRole: agentapi.RoleStandby, DataKnown: true, HasData: true, Streaming: true,
 		ServerVersion: "16.14", SystemIdentifier: System, Timeline: 1, LSN: "0/5000000", ReplayLSN: "0/5000000", LagBytes: &lag,
 	}
 	return b
@@ -59,7 +59,7 @@ func (b *MemberBuilder) Standby() *MemberBuilder {
 
 // Empty says that it has no data and waits.
 func (b *MemberBuilder) Empty() *MemberBuilder {
-	b.report = &agentapi.Status{State: agentapi.StateWaiting, ServerVersion: "16.14"}
+	b.report = &agentapi.Status{State: agentapi.StateWaiting, DataKnown: true, ServerVersion: "16.14"}
 	return b
 }
 
