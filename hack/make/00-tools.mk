@@ -9,6 +9,7 @@ KUSTOMIZE      := bin/kustomize
 CRD_REF_DOCS   := bin/crd-ref-docs
 GOTESTSUM      := bin/gotestsum
 GOLANGCI_LINT  := bin/golangci-lint
+CEL_COST       := bin/cel-cost
 OPERATOR_SDK   := bin/operator-sdk
 OPM            := bin/opm
 
@@ -20,6 +21,7 @@ endef
 
 $(eval $(call tools,kube,$(CONTROLLER_GEN) $(KUSTOMIZE)))
 $(eval $(call tools,docs,$(CRD_REF_DOCS)))
+$(eval $(call tools,cel,$(CEL_COST)))
 $(eval $(call tools,test,$(GOTESTSUM)))
 $(eval $(call tools,lint,$(GOLANGCI_LINT)))
 $(eval $(call tools,sdk,$(OPERATOR_SDK)))
