@@ -126,6 +126,7 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 	}
 	input := build.Input{
 		Cluster: c, Members: d.Members, Bootstrap: d.Bootstrap, Stopped: d.Stopped, SystemIdentifier: o.Facts.SystemIdentifier,
+		Holder:      o.Facts.Holder,
 		Volumes:     o.Facts.Volumes,
 		Credentials: secrets, Settings: r.Settings,
 	}

@@ -286,6 +286,7 @@ func (s *stage) speak(instance string) {
 		a = agent.Listen(s.T, fmt.Sprintf("127.0.0.%d", 10+ordinal), s.port, s.credentials())
 		s.agents[instance] = a
 	}
+	a.Trust(s.T, s.credentials())
 	status := agentapi.Status{
 		Instance: instance, State: agentapi.StateRunning, Role: agentapi.RoleStandby, Ready: true, DataKnown: true, HasData: true,
 		ServerVersion: "16.14", SystemIdentifier: system, Timeline: 1, LSN: "0/5000000", ConfigGeneration: s.cluster().Generation,

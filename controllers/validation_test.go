@@ -17,7 +17,7 @@ import (
 	"github.com/pgsteward/pgsteward/internal/testing/expect"
 )
 
-// the resource that the README begins with
+// simple is the resource that the README begins with.
 const simple = `
 	apiVersion: pgsteward.io/v1
 	kind: PostgresCluster
@@ -25,8 +25,8 @@ const simple = `
 	spec: {replicas: 3, version: "16"}
 `
 
-// resource is a PostgresCluster as a user wrote it.
-func resource(t *testing.T, namespace, text string) *unstructured.Unstructured {
+// written is a PostgresCluster as a user wrote it.
+func written(t *testing.T, namespace, text string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
 	require.NoError(t, yaml.Unmarshal([]byte(expect.Dedent(text)), &u.Object))
@@ -37,7 +37,7 @@ func resource(t *testing.T, namespace, text string) *unstructured.Unstructured {
 // ofSpec is a PostgresCluster of that spec.
 func ofSpec(t *testing.T, namespace, spec string) *unstructured.Unstructured {
 	t.Helper()
-	u := resource(t, namespace, simple)
+	u := written(t, namespace, simple)
 	var fields map[string]any
 	require.NoError(t, yaml.Unmarshal([]byte(spec), &fields))
 	u.Object["spec"] = fields
@@ -121,7 +121,7 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run("name "+name, func(t *testing.T) {
 			t.Parallel()
-			u := resource(t, namespace, simple)
+			u := written(t, namespace, simple)
 			u.SetName(name)
 			err := c.Create(t.Context(), u)
 			require.Error(t, err)
@@ -159,7 +159,7 @@ func TestAccepted(t *testing.T) {
 	}
 	t.Run("a name of fifty characters", func(t *testing.T) {
 		t.Parallel()
-		u := resource(t, apiserver.Namespace(t, c), simple)
+		u := written(t, apiserver.Namespace(t, c), simple)
 		u.SetName("a" + strings.Repeat("b", 49))
 		require.NoError(t, c.Create(t.Context(), u))
 	})
@@ -212,7 +212,7 @@ func TestChanges(t *testing.T) {
 func TestScale(t *testing.T) {
 	t.Parallel()
 	c := apiserver.Client(t)
-	u := resource(t, apiserver.Namespace(t, c), simple)
+	u := written(t, apiserver.Namespace(t, c), simple)
 	require.NoError(t, c.Create(t.Context(), u))
 	cluster := &v1.PostgresCluster{}
 	key := client.ObjectKeyFromObject(u)

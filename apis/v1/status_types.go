@@ -117,6 +117,8 @@ const (
 	ReasonNotStreaming = "NotStreaming"
 	// ReasonLeaseLost: an instance does not hold the lease that it needs.
 	ReasonLeaseLost = "LeaseLost"
+	// ReasonAccessRevoked: the API server rejects an instance's token, since its ServiceAccount was deleted.
+	ReasonAccessRevoked = "AccessRevoked"
 	// ReasonVolumeRetained: volumes were kept (event only).
 	ReasonVolumeRetained = "VolumeRetained"
 	// ReasonPrimaryChanged: another instance is primary (event only).

@@ -2,14 +2,12 @@ package agent
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
-	"os/user"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pgsteward/pgsteward/internal/agent/conf"
@@ -42,45 +40,61 @@ type Agent struct {
 	// background is everything that runs until the agent has shut PostgreSQL down.
 	background sync.WaitGroup
 
-	// What follows belongs to the loop alone, except keeper, which is set once under mu.
-	mu          sync.Mutex
-	keeper      *lease.Keeper
-	keeperSince time.Time
+	// crashes counts how often PostgreSQL ended without being told to.
+	crashes atomic.Int64
 
-	files    watcher
-	config   *agentapi.Config
+	// keeper is set once, under mu, when the Lease's name is known.
+	mu     sync.Mutex
+	keeper *lease.Keeper
+
+	instance
+	memory
+}
+
+// instance is what the agent has once it knows its configuration. It belongs to the loop alone, like memory.
+type instance struct {
+	files  watcher
+	config *agentapi.Config
+	// major is that of programs, volume, conf and seeder.
 	major    int
+	programs datadir.Programs
 	volume   *datadir.Volume
 	conf     *conf.Files
 	seeder   *datadir.Seeder
-	programs datadir.Programs
 	// programsProblem is why the image's programs cannot be used.
 	programsProblem *agentapi.Problem
+}
 
+// memory is what the loop remembers from one round to the next. Nothing of it is needed to decide rightly after a restart.
+type memory struct {
+	// seed makes data, setup makes roles and slots, labels labels Pods; each is nil before the first time.
 	seed     *task
 	setup    *task
 	labels   *task
 	restarts restarts
 	clones   clones
 
+	keeperSince   time.Time
 	noHolderSince time.Time
 	lastStreamed  time.Time
-	upstream      string
-	// reclone is why the data must be copied again although there is some.
-	reclone       string
-	setupDone     string
-	setupAt       time.Time
-	setupSince    time.Time
-	setupPID      int
 	runningSince  time.Time
-	volumeSize    int64
-	labelled      string
-	labelledAt    time.Time
-	lastDecision  string
-	crashesShared struct {
-		sync.Mutex
-		n int
-	}
+	promotedAt    time.Time
+	// answered is the start of the last server that answered.
+	answered time.Time
+	// upstream is whom the server was told to follow.
+	upstream string
+	// reclone is why the data must be copied again although there is some.
+	reclone    string
+	volumeSize int64
+
+	// setupDone is what was set up last, setupPID the server on which it was.
+	setupDone string
+	setupAt   time.Time
+	setupPID  int
+
+	labelled     string
+	labelledAt   time.Time
+	lastDecision string
 }
 
 // New is an agent that does nothing yet.
@@ -309,55 +323,5 @@ func timingsOf(config agentapi.Lease) lease.Timings {
 }
 
 func (a *Agent) numbers() serve.Numbers {
-	a.crashesShared.Lock()
-	defer a.crashesShared.Unlock()
-	return serve.Numbers{LeaseRemaining: a.view().Remaining.Seconds(), Restarts: a.crashesShared.n}
-}
-
-// chown gives a path to the user that PostgreSQL runs as.
-func (a *Agent) chown(path string) error {
-	if a.options.Credential == nil {
-		return nil
-	}
-	return os.Chown(path, int(a.options.Credential.Uid), int(a.options.Credential.Gid))
-}
-
-// users are the operating system's users that are the superuser on the socket.
-func (a *Agent) users() []string {
-	if len(a.options.Users) > 0 {
-		return a.options.Users
-	}
-	if current, err := user.Current(); err == nil && current.Username != "" {
-		return []string{current.Username}
-	}
-	return []string{naming.Superuser}
-}
-
-// useMajor makes everything that depends on the major, once for each.
-func (a *Agent) useMajor(ctx context.Context, major int) {
-	if a.major == major || a.server.Snapshot().Running || !a.seed.isDone() {
-		return
-	}
-	programs, err := datadir.FindPrograms(ctx, a.children, major)
-	a.programsProblem = nil
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return
-	case err != nil:
-		a.programsProblem = &agentapi.Problem{Reason: reasonImage, Message: err.Error()}
-	case programs.Version.Major != major:
-		a.programsProblem = &agentapi.Problem{Reason: reasonImage, Message: fmt.Sprintf(
-			"the image has PostgreSQL %s, the cluster's version is %d", programs.Version.Text, major)}
-	}
-	a.major, a.programs = major, programs
-	a.volume = datadir.NewVolume(a.options.Paths.Data, major, a.chown)
-	a.conf = conf.NewFiles(a.children, a.volume, programs.Postgres, a.users())
-	a.seeder = &datadir.Seeder{Children: a.children, Programs: programs, Volume: a.volume}
-	if a.programsProblem != nil {
-		a.log.Error("The image cannot be used", "error", a.programsProblem.Message)
-		return
-	}
-	if err := errors.Join(a.volume.RemoveLeftovers(), a.volume.Prepare()); err != nil {
-		a.log.Error("Preparing the volume failed", "error", err)
-	}
+	return serve.Numbers{LeaseRemaining: a.view().Remaining.Seconds(), Restarts: a.crashes.Load()}
 }

@@ -85,6 +85,9 @@ const (
 	roundInterval = time.Second
 	// hurriedInterval is between rounds while something is about to happen in the server, which does not tell.
 	hurriedInterval = 200 * time.Millisecond
+	// refusalMemory is how long a standby does not count as streaming after its upstream has refused it. It tries again every
+	// second.
+	refusalMemory = 3 * time.Second
 	// streamGrace is how long a standby that does not stream still counts as ready.
 	streamGrace = 30 * time.Second
 	// leasePatience is how long a standby waits for the lease to be read before it starts without knowing whom to follow.
@@ -108,6 +111,8 @@ const (
 	releaseTimeout = 3 * time.Second
 	// DefaultFollowBound is how long a standby that says it cannot follow may try before it is cloned again.
 	DefaultFollowBound = 10 * time.Second
-	// DefaultStopBound leaves a few seconds of Kubernetes' default grace period of 30 s.
-	DefaultStopBound = 22 * time.Second
+	// promoteRetry is how long a promotion may take before it is asked for again.
+	promoteRetry = 5 * time.Second
+	// DefaultStopBound leaves some seconds of the grace period that the operator gives Pods, 180 s.
+	DefaultStopBound = 160 * time.Second
 )

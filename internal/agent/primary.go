@@ -6,10 +6,15 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/pgsteward/pgsteward/internal/agent/sql"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
+
+// reasonAccess is ReasonAccessRevoked of apis/v1.
+const reasonAccess = "AccessRevoked"
 
 // fresh says whether the lease is held and was renewed recently enough to begin something that writes.
 func (a *Agent) fresh(w *world) bool {
@@ -21,7 +26,19 @@ func (a *Agent) leaseProblem(w *world) *agentapi.Problem {
 	if w.view.Err == nil {
 		return nil
 	}
+	if rejected := accessProblem(w); rejected != nil {
+		return rejected
+	}
 	return problem(reasonLease, fmt.Sprintf("the lease cannot be renewed: %v", w.view.Err))
+}
+
+// accessProblem is that the API server does not know this Pod any more: its token is of a ServiceAccount that was deleted. A Pod
+// that is made anew gets a new token, this one never does.
+func accessProblem(w *world) *agentapi.Problem {
+	if !apierrors.IsUnauthorized(w.view.Err) {
+		return nil
+	}
+	return problem(reasonAccess, "the API server rejects the Pod's token: its ServiceAccount was deleted; the Pod must be made anew")
 }
 
 // runPrimary runs the server read-write while the lease is held.
@@ -60,11 +77,12 @@ func (a *Agent) runPrimary(ctx context.Context, w *world) outcome {
 // promote ends recovery. The server counts as one that writes from before it is told to.
 func (a *Agent) promote(ctx context.Context, w *world) outcome {
 	result := outcome{state: agentapi.StateStarting, notReady: "being promoted"}
-	if w.server.Writable {
+	if w.server.Writable && w.now.Sub(a.promotedAt) < promoteRetry {
 		return result // it was told so already
 	}
 	a.log.Info("Promoting", "timeline", w.state.Timeline, "lsn", w.state.Written.String())
 	a.server.SetWritable()
+	a.promotedAt = w.now
 	if err := a.admin.Promote(ctx); err != nil {
 		a.log.Error("Promoting failed", "error", err)
 		result.problem = problem(reasonServer, "promoting failed: "+err.Error())
@@ -104,9 +122,6 @@ func (a *Agent) setUp(ctx context.Context, w *world) {
 	if err, isNew := a.setup.result(); isNew {
 		a.setupAt = w.now
 		if err == nil {
-			if a.setupDone != a.setup.name {
-				a.setupSince = w.now
-			}
 			a.setupDone, a.setupPID = a.setup.name, w.server.PID
 		} else if !errors.Is(err, context.Canceled) {
 			a.log.Warn("Setting up the server is not finished", "error", err)
@@ -117,8 +132,7 @@ func (a *Agent) setUp(ctx context.Context, w *world) {
 	}
 	pause := setupRetry
 	if a.setupDone == current {
-		// soon at first, then more and more seldom: the slot of a member that is going can be dropped only when it is gone
-		pause = min(max(setupRetry, a.setupAt.Sub(a.setupSince)), setupRefresh)
+		pause = setupRefresh
 	}
 	if !a.setup.isDone() || a.setup != nil && a.setup.name == current && w.now.Sub(a.setupAt) < pause {
 		return

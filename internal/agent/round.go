@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/pgsteward/pgsteward/internal/agent/datadir"
@@ -87,39 +86,6 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 	return a.act(ctx, w)
 }
 
-// prepare makes sure that there are a configuration, programs and a lease keeper; else it says what to wait for.
-func (a *Agent) prepare(ctx, background context.Context) *outcome {
-	config, err := a.files.readConfig(a.options.Paths.Config)
-	if err != nil {
-		a.log.Error("The configuration cannot be read", "error", err)
-	}
-	if config != nil {
-		a.config = config
-	}
-	if a.config == nil {
-		return &outcome{state: agentapi.StateWaiting, notReady: "there is no configuration yet"}
-	}
-	if config != nil {
-		if err := a.startKeeper(background); err != nil {
-			a.log.Error("The lease cannot be watched", "error", err)
-			a.files.configSum = [32]byte{} // try again
-			return &outcome{state: agentapi.StateWaiting, notReady: err.Error()}
-		}
-	}
-	major, err := strconv.Atoi(a.config.Version)
-	if err != nil {
-		return &outcome{state: agentapi.StateFailed, problem: problem(reasonImage, "version "+a.config.Version+" is no major of PostgreSQL")}
-	}
-	a.useMajor(ctx, major)
-	if a.volume == nil {
-		return &outcome{state: agentapi.StateWaiting, notReady: "looking for PostgreSQL's programs"}
-	}
-	if a.programsProblem != nil {
-		return &outcome{state: agentapi.StateFailed, problem: a.programsProblem}
-	}
-	return nil
-}
-
 // observe looks at server, data and lease.
 func (a *Agent) observe(ctx context.Context, w *world) {
 	w.view = a.view()
@@ -128,11 +94,18 @@ func (a *Agent) observe(ctx context.Context, w *world) {
 		state, err := a.observer.Observe(ctx)
 		if err == nil {
 			w.state = &state
+			// A receiver says that it streams for a moment before its upstream refuses.
+			if state.Streaming && a.reader.Words.CannotFollow(w.now.Add(-refusalMemory)) != "" {
+				state.Streaming = false
+			}
 			if state.Streaming {
 				a.lastStreamed = w.now
 			}
 		}
 		w.stateErr = err
+	}
+	if w.state != nil {
+		a.answered = w.server.Started
 	}
 	if w.state != nil && a.runningSince.IsZero() {
 		a.runningSince = w.now
@@ -165,19 +138,18 @@ func (a *Agent) noteEnd(w *world) {
 	if exit.Asked {
 		return
 	}
-	message := a.reader.Words.Last(exit.At.Add(-exit.Ran))
+	message := a.reader.Words.Ended(exit.Started)
 	if message == "" {
 		message = fmt.Sprintf("PostgreSQL ended: %v", exit.Err)
 	}
-	a.crashesShared.Lock()
-	a.crashesShared.n++
-	a.crashesShared.Unlock()
-	if exit.Ran > steadyRun {
+	a.crashes.Add(1)
+	ran := exit.At.Sub(exit.Started)
+	if ran > steadyRun {
 		a.restarts.reset()
 	}
 	a.restarts.failed(w.now, message)
-	a.log.Error("PostgreSQL ended without being told to", "ran", exit.Ran.String(), "failures", a.restarts.failures, "message", message)
-	if a.runningSince.IsZero() && a.conf.Revert(message) {
+	a.log.Error("PostgreSQL ended without being told to", "ran", ran.String(), "failures", a.restarts.failures, "message", message)
+	if !a.answered.Equal(exit.Started) && a.conf.Revert(message) {
 		a.log.Error("Going back to the last configuration that worked", "error", message)
 		a.restarts.next = w.now
 	}

@@ -12,6 +12,9 @@ func (a *Agent) publish(w world, result outcome) bool {
 		State: result.state, Role: result.role, Problem: result.problem,
 		ServerVersion: a.programs.Version.Text, FilesHash: a.options.Paths.hash(),
 	}
+	if status.Problem == nil {
+		status.Problem = accessProblem(&w)
+	}
 	if a.conf != nil {
 		status.ConfigGeneration = a.conf.Generation()
 		if text := a.conf.Problem(); text != "" && status.Problem == nil {

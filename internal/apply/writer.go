@@ -97,9 +97,11 @@ func (w *Writer) mayWrite(ctx context.Context, owner *v1.PostgresCluster, have c
 		}
 		have = meta
 	}
-	controller := metav1.GetControllerOf(have)
-	ours := have.GetLabels()[naming.LabelCluster] == owner.Name && have.GetLabels()[naming.LabelManagedBy] == naming.ManagedBy
-	if ours && (controller == nil || controller.UID == owner.UID) {
+	if controller := metav1.GetControllerOf(have); controller != nil {
+		if controller.UID == owner.UID {
+			return nil
+		}
+	} else if have.GetLabels()[naming.LabelCluster] == owner.Name && have.GetLabels()[naming.LabelManagedBy] == naming.ManagedBy {
 		return nil
 	}
 	return &Refused{

@@ -130,6 +130,7 @@ func TestObjectsOfOthers(t *testing.T) {
 		"with our labels, but another owner": {labels, "uid-0", true},
 		"ours":                               {labels, "uid-1", false},
 		"kept from an earlier life":          {labels, "", false},
+		"ours, its labels removed by hand":   {nil, "uid-1", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -19,8 +19,9 @@ type Input struct {
 	Bootstrap string
 	// Stopped says that no instance is to run.
 	Stopped bool
-	// SystemIdentifier is empty while it is not known.
+	// SystemIdentifier is empty while it is not known, and Holder, the instance that holds the Lease, while nobody does.
 	SystemIdentifier string
+	Holder           string
 	// Volumes are the volumes that exist: what cannot be changed of them is left as it is.
 	Volumes     []facts.Volume
 	Credentials credential.Set

@@ -28,9 +28,10 @@ func StorageSize(c *v1.PostgresCluster) resource.Quantity {
 // obeys the deletion policy even while the operator is down. Its annotations say whose data it has.
 func dataVolume(in Input, m plan.Member) Object {
 	c := in.Cluster
-	size, class := StorageSize(c), c.Spec.Storage.StorageClassName
+	size, class, primary := StorageSize(c), c.Spec.Storage.StorageClassName, in.Holder == m.Name
 	if i := slices.IndexFunc(in.Volumes, func(v facts.Volume) bool { return v.Instance == m.Name }); i >= 0 {
 		size, class = unchangeable(in.Volumes[i], size, class)
+		primary = primary || in.Holder == "" && in.Volumes[i].WasPrimary
 	}
 	spec := coreac.PersistentVolumeClaimSpec().
 		WithAccessModes(corev1.ReadWriteOnce).
@@ -47,6 +48,9 @@ func dataVolume(in Input, m plan.Member) Object {
 			naming.AnnotationSystemIdentifier: in.SystemIdentifier,
 			naming.AnnotationVersion:          c.Spec.Version,
 		})
+	}
+	if primary {
+		claim.WithAnnotations(map[string]string{naming.AnnotationDataRole: naming.RolePrimary})
 	}
 	if c.Spec.Deletion.Volumes == v1.Delete {
 		claim.WithOwnerReferences(ownerReference(c))

@@ -8,6 +8,7 @@ import (
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/build"
 	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/testing/expect"
 )
 
@@ -87,4 +88,26 @@ func TestStorageSize(t *testing.T) {
 	small, large := build.StorageSize(parse(t, minimal)), build.StorageSize(parse(t, full))
 	assert.Equal(t, "1Gi", small.String())
 	assert.Equal(t, "10Gi", large.String())
+}
+
+// TestVolumesNoteThePrimary: whose data is the newest is known after the cluster is gone; nothing is forgotten while nobody is primary.
+func TestVolumesNoteThePrimary(t *testing.T) {
+	t.Parallel()
+	noted := func(in build.Input, name string) bool {
+		return find(t, in, "PersistentVolumeClaim", name).GetAnnotations()[naming.AnnotationDataRole] == naming.RolePrimary
+	}
+	in := input(t, minimal)
+	assert.False(t, noted(in, "prod-db-1-data"))
+
+	in.Holder = "prod-db-1"
+	assert.True(t, noted(in, "prod-db-1-data"))
+	assert.False(t, noted(in, "prod-db-2-data"))
+
+	in.Holder, in.Volumes = "", []facts.Volume{{Instance: "prod-db-1", WasPrimary: true}, {Instance: "prod-db-2"}}
+	assert.True(t, noted(in, "prod-db-1-data"))
+	assert.False(t, noted(in, "prod-db-2-data"))
+
+	in.Holder = "prod-db-2"
+	assert.False(t, noted(in, "prod-db-1-data"))
+	assert.True(t, noted(in, "prod-db-2-data"))
 }

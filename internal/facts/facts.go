@@ -155,6 +155,8 @@ type Volume struct {
 	// SystemIdentifier and Version are those of its data, as noted when it was last in use; empty if unknown.
 	SystemIdentifier string
 	Version          string
+	// WasPrimary says whether its data was the primary's when that was last known.
+	WasPrimary bool
 }
 
 // Instance returns the instance of that name.

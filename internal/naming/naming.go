@@ -44,6 +44,9 @@ const (
 	AnnotationHolderPod = "pgsteward.io/holder-pod"
 	// AnnotationVersion has, on a volume claim, the major version of its data.
 	AnnotationVersion = "pgsteward.io/version"
+	// AnnotationDataRole has, on a volume claim, RolePrimary if its data was the primary's when that was last known: a cluster
+	// that is created anew with fewer instances than volumes begins with that one.
+	AnnotationDataRole = "pgsteward.io/data-role"
 
 	// AnnotationPaused, "true" on a PostgresCluster, makes the operator leave it alone; the databases go on.
 	AnnotationPaused = "pgsteward.io/paused"

@@ -189,6 +189,7 @@ func volumes(objects Objects, cluster string) []facts.Volume {
 			Bytes:            size.Value(),
 			SystemIdentifier: claim.Annotations[naming.AnnotationSystemIdentifier],
 			Version:          claim.Annotations[naming.AnnotationVersion],
+			WasPrimary:       claim.Annotations[naming.AnnotationDataRole] == naming.RolePrimary,
 		}
 		if claim.Spec.StorageClassName != nil {
 			v.Class = *claim.Spec.StorageClassName

@@ -311,13 +311,13 @@ func claim(t *testing.T, instance, rest string) *corev1.PersistentVolumeClaim {
 func TestObserveVolumes(t *testing.T) {
 	t.Parallel()
 	second := claim(t, "prod-db-2", `spec: {volumeName: pv-2, storageClassName: fast, resources: {requests: {storage: 2Gi}}}`)
-	second.Annotations = map[string]string{naming.AnnotationSystemIdentifier: "7123", naming.AnnotationVersion: "16"}
+	second.Annotations = map[string]string{naming.AnnotationSystemIdentifier: "7123", naming.AnnotationVersion: "16", naming.AnnotationDataRole: "primary"}
 	strange := claim(t, "prod-db-3", "")
 	strange.Name = "prod-db-3-other"
 	f := newWorld(t, second, claim(t, "prod-db-1", `spec: {resources: {requests: {storage: 1Gi}}}`), strange).observe().Facts
 	assert.Equal(t, []facts.Volume{
 		{Instance: "prod-db-1", Ordinal: 1, Bytes: 1 << 30},
-		{Instance: "prod-db-2", Ordinal: 2, Bytes: 2 << 30, Bound: true, Class: "fast", SystemIdentifier: "7123", Version: "16"},
+		{Instance: "prod-db-2", Ordinal: 2, Bytes: 2 << 30, Bound: true, Class: "fast", SystemIdentifier: "7123", Version: "16", WasPrimary: true},
 	}, f.Volumes)
 	assert.Equal(t, "7123", f.SystemIdentifier)
 	assert.True(t, f.HasData())

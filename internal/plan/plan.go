@@ -37,6 +37,7 @@ var rules = []rule{
 	{"suspend", suspend},
 	{"replace-volume", replaceVolume},
 	{"restart-broken", restartBroken},
+	{"restart-revoked", restartRevoked},
 	{"create", create},
 	{"scale-in", scaleIn},
 	{"settle", settle},
@@ -197,6 +198,32 @@ func harmlessToRestart(i facts.Instance) bool {
 	}
 	report, known := i.Report.Get()
 	return known && report.Problem != nil && report.State == "Failed"
+}
+
+// restartRevoked makes a Pod anew whose token is rejected: it can neither hold nor watch the Lease. The primary first, which does
+// not serve then; standbys one at a time, while the primary serves.
+func restartRevoked(f *facts.Cluster) (Decision, bool) {
+	revoked := func(i facts.Instance) bool {
+		report, known := i.Report.Get()
+		return known && report.Problem != nil && report.Problem.Reason == v1.ReasonAccessRevoked && i.Pod != nil && !i.Pod.Deleting && !i.Deleting
+	}
+	at := slices.IndexFunc(f.Instances, func(i facts.Instance) bool { return i.Name == f.Holder && revoked(i) })
+	if at < 0 {
+		primary, _ := f.Instance(f.Holder)
+		resting := slices.ContainsFunc(f.Instances, func(i facts.Instance) bool { return !revoked(i) && !i.Ready() })
+		at = slices.IndexFunc(f.Instances, revoked)
+		if at < 0 || resting || !primary.Ready() {
+			return Decision{}, false
+		}
+	}
+	chosen := f.Instances[at]
+	return Decision{
+		Members: members(f),
+		Action:  RestartInstance{Instance: chosen.Name, PodUID: chosen.Pod.UID},
+		Reason:  v1.ReasonRestartingInstance,
+		Message: fmt.Sprintf("Starting %s anew, whose access to the API server was revoked", chosen.Name),
+		Recheck: settleRecheck,
+	}, true
 }
 
 // create adds the missing members; all at once, since a new standby waits by itself for a primary to clone from.
@@ -360,8 +387,8 @@ func members(f *facts.Cluster) []Member {
 	return all
 }
 
-// roster is the members, those that exist and, if they are too few, new ones: first those that have a volume already, then the
-// lowest free numbers. An instance that is still being deleted keeps its number, and its place: it may be on its way back. A
+// roster is the members, those that exist and, if they are too few, new ones: first those that have a volume already, the
+// primary's before the standbys', which may lack its last transactions; then the lowest free numbers. An instance that is still being deleted keeps its number, and its place: it may be on its way back. A
 // volume with somebody else's data keeps its place too, and is refused, since another number in its place would hide that.
 func roster(f *facts.Cluster) ([]Member, []Refusal) {
 	have := existing(f)
@@ -372,9 +399,11 @@ func roster(f *facts.Cluster) ([]Member, []Refusal) {
 		taken[i.Ordinal] = true
 	}
 	var candidates []int
-	for _, v := range f.Volumes {
-		if !v.Deleting {
-			candidates = append(candidates, v.Ordinal)
+	for _, primary := range []bool{true, false} {
+		for _, v := range f.Volumes {
+			if !v.Deleting && v.WasPrimary == primary {
+				candidates = append(candidates, v.Ordinal)
+			}
 		}
 	}
 	for n := 1; n <= naming.MaxOrdinal; n++ {

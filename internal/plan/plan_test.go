@@ -75,6 +75,14 @@ func TestDecideCreate(t *testing.T) {
 			},
 		},
 		{
+			"the primary's volume comes back before the standbys', which may lack its last transactions",
+			cluster().Replicas(1).KeptVolume(1, given.System).KeptVolume(2, given.System).WasPrimary(2).KeptVolume(3, given.System),
+			plan.Decision{
+				Rule: "create", Members: numbered(2),
+				Reason: v1.ReasonCreatingInstances, Message: "Creating prod-db-2", Recheck: recheck,
+			},
+		},
+		{
 			"a volume that may have data comes back first, too", cluster().Replicas(1).KeptVolume(3, ""),
 			plan.Decision{
 				Rule: "create", Members: numbered(3), Bootstrap: "prod-db-3",

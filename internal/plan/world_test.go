@@ -40,6 +40,8 @@ type world struct {
 	*dice
 	replicas int
 	keep     bool
+	suspend  bool
+	paused   bool
 	deleting bool
 	released bool
 	bytes    int64
@@ -47,7 +49,10 @@ type world struct {
 	status string // the system identifier in the status
 	holder int    // by the Lease
 	idle   int    // for how many steps the holder has not renewed it
-	config struct{ bootstrap int }
+	config struct {
+		bootstrap int
+		stopped   bool
+	}
 
 	sets    map[int]*set
 	pods    map[int]*pod
@@ -97,6 +102,7 @@ func (w *world) serving() bool {
 func (w *world) facts() facts.Cluster {
 	f := given.Cluster("prod-db").Replicas(w.replicas).Storage("", w.bytes).Facts()
 	f.KeepVolumes, f.Deleting, f.SystemIdentifier = w.keep, w.deleting, w.status
+	f.Suspend, f.Paused = w.suspend, w.paused
 	if w.holder != 0 {
 		f.Holder = naming.Instance(f.Name, w.holder)
 	}
@@ -159,7 +165,11 @@ func (w *world) report(n int, p *pod) agentapi.Status {
 
 // carryOut does what the operator does with a decision. It may end in the middle.
 func (w *world) carryOut(f facts.Cluster, d plan.Decision) {
+	if d.Frozen {
+		return
+	}
 	if !f.Deleting {
+		w.config.stopped = d.Stopped
 		w.config.bootstrap, _ = naming.Ordinal(f.Name, d.Bootstrap)
 		for _, m := range d.Members {
 			if w.mishap(20) {
@@ -253,8 +263,10 @@ func (w *world) controlSet(n int) {
 	switch {
 	case s.deleting && p == nil:
 		delete(w.sets, n)
-	case s.deleting:
-		p.deleting = true
+	case s.deleting || w.config.stopped:
+		if p != nil {
+			p.deleting = true
+		}
 	case p == nil && !w.delayed():
 		w.uids++
 		w.pods[n] = &pod{uid: w.uids}
@@ -313,6 +325,7 @@ func (w *world) runAgent(n int, p *pod, v *volume) {
 // meddle is what people and bad luck do.
 func (w *world) meddle() {
 	if w.calm() {
+		w.suspend, w.paused = false, false
 		return
 	}
 	n := 1 + w.roll(9)
@@ -342,6 +355,10 @@ func (w *world) meddle() {
 			w.holder = 0 // somebody deletes the Lease
 		}
 	case 8:
+		w.suspend = !w.suspend
+	case 9:
+		w.paused = !w.paused
+	case 10:
 		w.deleting = w.deleting || w.roll(4) == 0
 	}
 }

@@ -93,7 +93,7 @@ func basicColumns(t *testing.T, c cluster) {
 func basicChildren(t *testing.T, c cluster) {
 	want := []string{
 		"ConfigMap/prod-db-config", "Lease/prod-db-primary", "PodDisruptionBudget/prod-db",
-		"Role/prod-db-instance", "RoleBinding/prod-db-instance", "ServiceAccount/prod-db-instance",
+		"Role/prod-db-instance", "RoleBinding/prod-db-instance", "RoleBinding/prod-db-operator", "ServiceAccount/prod-db-instance",
 		"Secret/prod-db-app", "Secret/prod-db-superuser", "Secret/prod-db-replication", "Secret/prod-db-ca", "Secret/prod-db-server",
 		"Service/prod-db-rw", "Service/prod-db-ro", "Service/prod-db-r", "Service/prod-db-instances",
 	}

@@ -135,6 +135,10 @@ func TestDeletion(t *testing.T) {
 	require.Contains(t, said[0], "db-1-data")
 	require.Contains(t, said[0], "db-2-data")
 
+	create(t, newCluster(namespace, "db", "16", 1))
+	c.waitDegraded(t, v1.ReasonDataVersionMismatch, "db-1-data", "16", "17")
+	c.delete(t)
+
 	object := newCluster(namespace, "db", "17", 2)
 	object.Spec.Deletion.Volumes = v1.Delete
 	create(t, object)

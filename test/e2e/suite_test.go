@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +34,7 @@ const (
 	// operatorNamespace and operatorDeployment are those of config/default.
 	operatorNamespace  = "pgsteward-system"
 	operatorDeployment = "pgsteward-manager"
-	// labelSuite marks what these tests make, so that the next run can remove it.
+	// labelSuite marks what these tests make, so that the next run can remove it. Its value is the run's process id.
 	labelSuite = "pgsteward-e2e"
 
 	root = "../.."
@@ -154,24 +156,34 @@ func removeLeftovers() error {
 		if err := kube.List(ctx, namespaces, client.HasLabels{labelSuite}); err != nil {
 			return err
 		}
-		if len(namespaces.Items) == 0 {
+		leftovers := slices.DeleteFunc(namespaces.Items, ofAnotherRun)
+		if len(leftovers) == 0 {
 			return nil
 		}
 		if !told {
-			fmt.Fprintf(os.Stderr, "e2e: removing %d namespaces of an earlier run\n", len(namespaces.Items))
+			fmt.Fprintf(os.Stderr, "e2e: removing %d namespaces of an earlier run\n", len(leftovers))
 			told = true
 		}
-		for _, namespace := range namespaces.Items {
+		for _, namespace := range leftovers {
 			if err := kube.Delete(ctx, &namespace); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				return err
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("namespace %s is not gone after %s (does the operator run?)", namespaces.Items[0].Name, boundGone)
+			return fmt.Errorf("namespace %s is not gone after %s (does the operator run?)", leftovers[0].Name, boundGone)
 		case <-time.After(tick):
 		}
 	}
+}
+
+// thisRun is the value of labelSuite.
+func thisRun() string { return strconv.Itoa(os.Getpid()) }
+
+// ofAnotherRun says whether the namespace belongs to a run on this machine that still goes on.
+func ofAnotherRun(namespace corev1.Namespace) bool {
+	command, err := os.ReadFile(filepath.Join("/proc", namespace.Labels[labelSuite], "comm"))
+	return err == nil && strings.HasPrefix(string(command), "e2e.test") && namespace.Labels[labelSuite] != thisRun()
 }
 
 // uncordonLeftovers undoes what a drain test that was killed has left.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,8 +26,9 @@ type store struct {
 	mu    sync.Mutex
 	lease coordinationv1.Lease
 	// err is the answer to every request, if set; lost has updates carried out although they fail.
-	err  error
-	lost bool
+	err     error
+	lost    bool
+	watches atomic.Int32
 	// before is called before an update, without the lock.
 	before func()
 }
@@ -66,6 +68,7 @@ func (s *store) Update(_ context.Context, lease *coordinationv1.Lease) (*coordin
 }
 
 func (s *store) Watch(ctx context.Context, _ string, _ func(*coordinationv1.Lease)) error {
+	s.watches.Add(1)
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -268,6 +271,18 @@ func TestKeeper_Run(t *testing.T) {
 		version, _ := strconv.Atoi(f.store.lease.ResourceVersion)
 		return version > 4
 	}, 10*time.Second, time.Millisecond, "it renews: %v", first)
+	cancel()
+	<-done
+}
+
+func TestKeeper_does_not_trust_a_silent_watch(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	f.SetTimings(Timings{Duration: 20 * time.Millisecond, Renew: 4 * time.Millisecond})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); f.watch(ctx) }()
+	require.Eventually(t, func() bool { return f.store.watches.Load() >= 3 }, 10*time.Second, time.Millisecond)
 	cancel()
 	<-done
 }

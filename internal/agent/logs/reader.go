@@ -107,12 +107,13 @@ func (r *Reader) Line(line string) {
 		if record["remote_host"] == "[local]" && strings.HasPrefix(message, "the database system is ") {
 			return // the agent asks several times a second whether it is up
 		}
-		r.Words.add(severity, message)
+		process, _ := record["backend_type"].(string)
+		r.Words.add(severity, process, message)
 		r.log.LogAttrs(context.Background(), level(severity), message, slog.Any("record", record))
 		return
 	}
 	severity, message := split(line)
-	r.Words.add(severity, message)
+	r.Words.add(severity, "", message)
 	r.log.LogAttrs(context.Background(), level(severity), message)
 }
 

@@ -14,6 +14,8 @@ type Word struct {
 	At       time.Time
 	Severity string
 	Message  string
+	// Ends says whether the server itself ends with it, and not only one of its processes, such as a WAL receiver.
+	Ends bool
 }
 
 // Words are PostgreSQL's last grave words.
@@ -31,7 +33,14 @@ var harmless = []string{
 	"terminating logical replication",
 }
 
-func (w *Words) add(severity, message string) {
+// endsServer says whether the server ends after a message of that severity by that kind of process. Plain text comes from the
+// first process, before the log is set up.
+func endsServer(severity, process string) bool {
+	return severity == "PANIC" || severity == "FATAL" && (process == "" || process == "postmaster" || process == "startup")
+}
+
+// add takes a message of a process of that kind (pg_stat_activity.backend_type).
+func (w *Words) add(severity, process, message string) {
 	if severity != "FATAL" && severity != "PANIC" && (severity != "LOG" || !isAboutFollowing(message)) {
 		return
 	}
@@ -42,7 +51,7 @@ func (w *Words) add(severity, message string) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.words = append(w.words, Word{At: time.Now(), Severity: severity, Message: message})
+	w.words = append(w.words, Word{At: time.Now(), Severity: severity, Message: message, Ends: endsServer(severity, process)})
 	if len(w.words) > keptWords {
 		w.words = w.words[1:]
 	}
@@ -59,6 +68,17 @@ func (w *Words) Since(moment time.Time) []Word {
 		}
 	}
 	return found
+}
+
+// Ended is the last message after the moment with which the server itself ended; empty if there is none.
+func (w *Words) Ended(moment time.Time) string {
+	words := w.Since(moment)
+	for i := len(words) - 1; i >= 0; i-- {
+		if words[i].Ends {
+			return words[i].Message
+		}
+	}
+	return ""
 }
 
 // Last is the message of the last FATAL or PANIC after the moment; empty if there is none.

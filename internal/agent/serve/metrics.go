@@ -12,7 +12,7 @@ type Numbers struct {
 	// LeaseRemaining is how long the lease is held yet, in seconds; 0 if it is not.
 	LeaseRemaining float64
 	// Restarts counts how often PostgreSQL ended without being told to.
-	Restarts int
+	Restarts int64
 }
 
 type metric struct {

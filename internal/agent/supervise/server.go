@@ -47,8 +47,8 @@ type Exit struct {
 	// Err is nil if it ended with status 0.
 	Err error
 	At  time.Time
-	// Ran is how long it ran.
-	Ran time.Duration
+	// Started is when it was started.
+	Started time.Time
 }
 
 // Snapshot is a server at one moment.
@@ -138,7 +138,7 @@ func (s *Server) copyLines(from io.ReadCloser) {
 func (s *Server) ended(err error) {
 	s.mu.Lock()
 	now := time.Now()
-	s.snapshot.Exit = &Exit{Asked: s.snapshot.Stopping != 0, Err: err, At: now, Ran: now.Sub(s.snapshot.Started)}
+	s.snapshot.Exit = &Exit{Asked: s.snapshot.Stopping != 0, Err: err, At: now, Started: s.snapshot.Started}
 	s.snapshot.Running, s.snapshot.PID, s.snapshot.Writable, s.snapshot.Stopping = false, 0, false, 0
 	close(s.done)
 	s.mu.Unlock()

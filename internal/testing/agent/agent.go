@@ -10,6 +10,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"reflect"
 	"strconv"
 	"sync"
 	"testing"
@@ -33,6 +34,8 @@ type Agent struct {
 	server *http.Server
 
 	mu      sync.Mutex
+	tls     *tls.Config
+	set     credential.Set
 	changed *sync.Cond
 	said    []byte // the last status, as a line
 	number  int    // of statuses
@@ -45,10 +48,6 @@ type Agent struct {
 // certificate and trusts the authority of the set, and answers the operator only.
 func Listen(t testing.TB, address string, port int, set credential.Set) *Agent {
 	t.Helper()
-	certificate, err := tls.X509KeyPair(set.Server.Cert, set.Server.Key)
-	require.NoError(t, err)
-	roots := x509.NewCertPool()
-	require.True(t, roots.AppendCertsFromPEM(set.CA.Cert))
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(address, strconv.Itoa(port)))
 	require.NoError(t, err)
 	tcp, ok := listener.Addr().(*net.TCPAddr)
@@ -56,16 +55,18 @@ func Listen(t testing.TB, address string, port int, set credential.Set) *Agent {
 
 	a := &Agent{Port: tcp.Port}
 	a.changed = sync.NewCond(&a.mu)
+	a.Trust(t, set)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+agentapi.PathStatus, a.serve)
 	a.server = &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: patience,
 		ErrorLog:          log.New(io.Discard, "", 0), // tests offer it wrong certificates
-		TLSConfig: &tls.Config{
-			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate},
-			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots,
-		},
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			return a.tls, nil
+		}},
 	}
 	done := make(chan struct{})
 	go func() {
@@ -78,6 +79,27 @@ func Listen(t testing.TB, address string, port int, set credential.Set) *Agent {
 		<-done
 	})
 	return a
+}
+
+// Trust gives the agent other certificates, as when Secrets are mounted anew; who listens must come again.
+func (a *Agent) Trust(t testing.TB, set credential.Set) {
+	t.Helper()
+	certificate, err := tls.X509KeyPair(set.Server.Cert, set.Server.Key)
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(set.CA.Cert))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if reflect.DeepEqual(a.set, set) {
+		return
+	}
+	a.set = set
+	a.tls = &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots,
+	}
+	a.broken++
+	a.changed.Broadcast()
 }
 
 // Say tells everybody who listens, now and later, that this is the status.

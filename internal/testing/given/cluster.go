@@ -107,6 +107,16 @@ func (b *ClusterBuilder) KeptVolume(ordinal int, system string) *ClusterBuilder 
 	return b
 }
 
+// WasPrimary says that the data on a volume was the primary's.
+func (b *ClusterBuilder) WasPrimary(ordinal int) *ClusterBuilder {
+	for n := range b.f.Volumes {
+		if b.f.Volumes[n].Ordinal == ordinal {
+			b.f.Volumes[n].WasPrimary = true
+		}
+	}
+	return b
+}
+
 // With adds instances, in this order.
 func (b *ClusterBuilder) With(members ...*MemberBuilder) *ClusterBuilder {
 	for _, m := range members {

@@ -1,0 +1,222 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/build"
+	"github.com/pgsteward/pgsteward/internal/naming"
+	"github.com/pgsteward/pgsteward/internal/testing/apiserver"
+)
+
+const (
+	operatorNamespace = "pgsteward-system"
+	operatorAccount   = "pgsteward-manager"
+	patience          = time.Minute
+	tick              = 50 * time.Millisecond
+)
+
+func TestMain(m *testing.M) { apiserver.Main(m) }
+
+// traffic notes what the operator asks of the API server, and what it was forbidden.
+type traffic struct {
+	mu        sync.Mutex
+	requests  []string
+	forbidden []string
+}
+
+// transport notes the requests that go through it.
+type transport struct {
+	http.RoundTripper
+	seen *traffic
+}
+
+// RoundTrip implements http.RoundTripper.
+func (p transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := p.RoundTripper.RoundTrip(request)
+	line := request.Method + " " + request.URL.Path
+	p.seen.mu.Lock()
+	defer p.seen.mu.Unlock()
+	if !strings.Contains(request.URL.Path, "/namespaces/"+operatorNamespace+"/leases") {
+		p.seen.requests = append(p.seen.requests, line)
+	}
+	if err == nil && response.StatusCode == http.StatusForbidden {
+		p.seen.forbidden = append(p.seen.forbidden, line)
+	}
+	return response, err
+}
+
+func (c *traffic) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.requests)
+}
+
+// since are the requests after the first n.
+func (c *traffic) since(n int) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.requests[n:]...)
+}
+
+// installRBAC applies what `make deploy` applies of config/rbac.
+func installRBAC(t *testing.T, c client.Client) {
+	t.Helper()
+	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}}))
+	folder := filepath.Join("..", "..", "config", "rbac")
+	for _, file := range []string{"role.yaml", "role_binding.yaml", "secrets_role.yaml", "leader_election_role.yaml", "leader_election_role_binding.yaml"} {
+		text, err := os.ReadFile(filepath.Join(folder, file))
+		require.NoError(t, err)
+		object := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal(text, &object.Object), file)
+		if kind := object.GetKind(); kind == "Role" || kind == "RoleBinding" {
+			object.SetNamespace(operatorNamespace)
+		}
+		require.NoError(t, c.Create(t.Context(), object), file)
+	}
+}
+
+// startManager runs the operator as its ServiceAccount, with the rights of config/rbac and no others.
+func startManager(t *testing.T, config *rest.Config) *traffic {
+	t.Helper()
+	seen := &traffic{}
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: fmt.Sprintf("system:serviceaccount:%s:%s", operatorNamespace, operatorAccount),
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + operatorNamespace, "system:authenticated"},
+	}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next, seen} })
+	t.Setenv(envNamespace, operatorNamespace)
+	options, err := managerOptions(managerFlags{leaderElect: true, metricsAddress: "0", healthAddress: "0"})
+	require.NoError(t, err)
+	options.Logger = log.Log
+	mgr, err := ctrl.NewManager(config, options)
+	require.NoError(t, err)
+	require.NoError(t, addController(mgr, build.Settings{
+		OperatorImage: "registry.example/pgsteward:1", PostgresImages: map[string]string{"16": "registry.example/postgres:16"},
+		ServiceAccount: operatorAccount, Namespace: operatorNamespace,
+	}))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		assert.NoError(t, <-done)
+	})
+	return seen
+}
+
+// TestManager runs the operator as it is wired together, with watches, caches and rights, against a real API server.
+func TestManager(t *testing.T) {
+	config := apiserver.Config(t)
+	c := apiserver.Client(t)
+	installRBAC(t, c)
+	seen := startManager(t, config)
+	namespace := apiserver.Namespace(t, c)
+	key := types.NamespacedName{Namespace: namespace, Name: "prod-db"}
+	eventually := func(what string, condition func(collect *assert.CollectT)) {
+		t.Helper()
+		require.EventuallyWithT(t, condition, patience, tick, what)
+	}
+	get := func(collect *assert.CollectT, object client.Object, name string) {
+		require.NoError(collect, c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, object))
+	}
+
+	replicas := int32(2)
+	cluster := &v1.PostgresCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "prod-db"},
+		Spec:       v1.PostgresClusterSpec{Replicas: &replicas, Version: "16"},
+	}
+	require.NoError(t, c.Create(t.Context(), cluster))
+	set, secret := &appsv1.StatefulSet{}, &corev1.Secret{}
+	eventually("the instances exist", func(collect *assert.CollectT) {
+		get(collect, set, "prod-db-1")
+		get(collect, set, "prod-db-2")
+		get(collect, secret, "prod-db-app")
+		require.NoError(collect, c.Get(t.Context(), key, cluster))
+		assert.Equal(collect, int32(2), cluster.Status.Replicas)
+	})
+
+	t.Run("a deleted child comes back", func(t *testing.T) {
+		old := set.UID
+		require.NoError(t, c.Delete(t.Context(), set))
+		eventually("the StatefulSet is back", func(collect *assert.CollectT) {
+			get(collect, set, "prod-db-2")
+			assert.NotEqual(collect, old, set.UID)
+		})
+		old = secret.UID
+		require.NoError(t, c.Delete(t.Context(), secret))
+		eventually("the Secret is back", func(collect *assert.CollectT) {
+			get(collect, secret, "prod-db-app")
+			assert.NotEqual(collect, old, secret.UID)
+		})
+	})
+	t.Run("an edited child is mended", func(t *testing.T) {
+		service := &corev1.Service{}
+		require.NoError(t, c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "prod-db-rw"}, service))
+		service.Spec.Selector[naming.LabelRole] = "standby"
+		require.NoError(t, c.Update(t.Context(), service))
+		eventually("the Service is mended", func(collect *assert.CollectT) {
+			get(collect, service, "prod-db-rw")
+			assert.Equal(collect, "primary", service.Spec.Selector[naming.LabelRole])
+		})
+	})
+	t.Run("a settled cluster costs nothing", func(t *testing.T) {
+		eventually("nothing happens any more", func(collect *assert.CollectT) {
+			before := seen.count()
+			select {
+			case <-t.Context().Done():
+			case <-time.After(time.Second):
+			}
+			assert.Empty(collect, seen.since(before))
+		})
+	})
+	t.Run("a change of the spec arrives", func(t *testing.T) {
+		require.NoError(t, c.Get(t.Context(), key, cluster))
+		before := cluster.DeepCopy()
+		cluster.Spec.PostgreSQL.Parameters = map[string]v1.ParameterValue{"work_mem": "16MB"}
+		require.NoError(t, c.Patch(t.Context(), cluster, client.MergeFrom(before)))
+		eventually("it is in the configuration", func(collect *assert.CollectT) {
+			m := &corev1.ConfigMap{}
+			get(collect, m, "prod-db-config")
+			assert.Contains(collect, m.Data[naming.FileConfig], `"work_mem": "16MB"`)
+		})
+	})
+	t.Run("deleted, it leaves its volumes", func(t *testing.T) {
+		require.NoError(t, c.Delete(t.Context(), cluster))
+		eventually("it is gone", func(collect *assert.CollectT) {
+			require.Error(collect, c.Get(t.Context(), key, cluster))
+		})
+		claims, secrets := &corev1.PersistentVolumeClaimList{}, &corev1.SecretList{}
+		require.NoError(t, c.List(t.Context(), claims, client.InNamespace(namespace)))
+		require.NoError(t, c.List(t.Context(), secrets, client.InNamespace(namespace)))
+		assert.Len(t, claims.Items, 2)
+		assert.Empty(t, secrets.Items)
+	})
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	for _, request := range seen.forbidden {
+		// a RoleBinding that has just been made is not known everywhere at once
+		assert.Contains(t, request, "/secrets", "the operator asked for something that its role does not allow")
+	}
+}
