@@ -67,7 +67,7 @@ type PostgresClusterSpec struct {
 	// own image of that major. A change applies to an instance when its Pod is next made anew.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]([a-zA-Z0-9._:/-]*[a-zA-Z0-9])?(@sha256:[a-f0-9]{64})?$')",message="is not the name of an image; use one such as registry.example.com/postgres:16"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]([a-zA-Z0-9._:/-]*[a-zA-Z0-9])?(@[a-z0-9]+:[a-f0-9]+)?$')",message="is not the name of an image; use one such as registry.example.com/postgres:16"
 	// +optional
 	Image string `json:"image,omitempty"`
 

@@ -37,7 +37,7 @@ func (r *Reader) StorageClasses(ctx context.Context) ([]facts.StorageClass, erro
 			newest = i
 		}
 	}
-	all := make([]facts.StorageClass, 0, len(list.Items))
+	var all []facts.StorageClass
 	for i, class := range list.Items {
 		all = append(all, facts.StorageClass{Name: class.Name, Default: i == newest, Expands: ptr.Deref(class.AllowVolumeExpansion, false)})
 	}

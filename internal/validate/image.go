@@ -16,7 +16,7 @@ var imagePath = field.NewPath("spec", "image")
 // (https://github.com/distribution/reference).
 var reference = regexp.MustCompile(`^(?:[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?(?::[0-9]+)?/)?` +
 	`[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*` +
-	`(?::(\w[\w.-]{0,127}))?(?:@sha256:[a-f0-9]{64})?$`)
+	`(?::(\w[\w.-]{0,127}))?(?:@sha256:[a-f0-9]{64}|@sha512:[a-f0-9]{128})?$`)
 
 // tagMajor is a major at the beginning of a tag, as in 16, 16.4-bookworm and 17-alpine. Years and commits do not look so.
 var tagMajor = regexp.MustCompile(`^v?(9|1[0-9]|2[0-9])(?:[.-]|$)`)
