@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgsteward/pgsteward/internal/agent/lease"
@@ -79,7 +80,7 @@ func newTestCluster(t *testing.T, members int) *testCluster {
 	}
 	c.config = agentapi.Config{
 		Cluster: "db", Namespace: "test", Generation: 1, Version: strconv.Itoa(major), Bootstrap: "db-1",
-		Database: "app", Owner: "app", Lease: agentapi.Lease{Name: "db-primary", DurationSeconds: 4, RenewSeconds: 1},
+		Database: "app", Owner: "app", Lease: agentapi.Lease{Name: "db-primary", DurationSeconds: 8, RenewSeconds: 2},
 	}
 	for i := range members {
 		name := naming.Instance("db", i+1)
@@ -259,6 +260,16 @@ func (a *testAgent) awaitReady(role agentapi.Role) agentapi.Status {
 // query asks the server over its socket, as the superuser.
 func (a *testAgent) query(database, statement string, args ...any) (string, error) {
 	return a.connect(fmt.Sprintf("host=%s port=%d user=postgres dbname=%s", a.paths.Run, a.cluster.ports.Postgres, database), statement, args...)
+}
+
+// answers waits for an answer.
+func (a *testAgent) answers(statement, wanted string) {
+	a.cluster.t.Helper()
+	require.EventuallyWithT(a.cluster.t, func(t *assert.CollectT) {
+		answer, err := a.query("postgres", statement)
+		assert.NoError(t, err)
+		assert.Equal(t, wanted, answer)
+	}, long, often)
 }
 
 // ask is query, which must work.

@@ -19,9 +19,10 @@ import (
 func TestAgent_lease(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 1)
+	duration := 4 * time.Second
+	c.change(func(c *agentapi.Config) { c.Lease.DurationSeconds, c.Lease.RenewSeconds = 4, 1 })
 	a := c.start("db-1")
 	a.awaitReady(agentapi.RolePrimary)
-	duration := 4 * time.Second
 
 	t.Run("a short absence of the API server changes nothing", func(t *testing.T) {
 		pid := a.agent.server.Snapshot().PID

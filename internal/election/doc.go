@@ -9,7 +9,8 @@
 //     PostgreSQL read-write only while it is. Renewal counts from before it was sent, on the local monotonic clock.
 //   - A new PostgreSQL system is made only by the instance that the configuration names, only if neither the Lease nor the
 //     configuration knows of a system, and never if any member is known to have data.
-//   - What is not known never enables anything.
+//   - What is not known never enables anything. The one exception is a new cluster: its other members cannot answer yet, and
+//     the configuration, by naming an instance to bootstrap, says that none of them has data.
 //
 // # The rules, in order; the first that applies decides
 //

@@ -200,14 +200,14 @@ func harmlessToRestart(i facts.Instance) bool {
 	return known && report.Problem != nil && report.State == "Failed"
 }
 
-// restartRevoked makes a Pod anew whose token is rejected: it can neither hold nor watch the Lease. The primary first, which does
-// not serve then; standbys one at a time, while the primary serves.
+// restartRevoked makes a Pod anew whose token is rejected: it can neither hold nor watch the Lease. Those that do not serve, as the
+// primary soon will not, at once; the others one at a time, while all else serves.
 func restartRevoked(f *facts.Cluster) (Decision, bool) {
 	revoked := func(i facts.Instance) bool {
 		report, known := i.Report.Get()
 		return known && report.Problem != nil && report.Problem.Reason == v1.ReasonAccessRevoked && i.Pod != nil && !i.Pod.Deleting && !i.Deleting
 	}
-	at := slices.IndexFunc(f.Instances, func(i facts.Instance) bool { return i.Name == f.Holder && revoked(i) })
+	at := slices.IndexFunc(f.Instances, func(i facts.Instance) bool { return revoked(i) && (i.Name == f.Holder || !i.Ready()) })
 	if at < 0 {
 		primary, _ := f.Instance(f.Holder)
 		resting := slices.ContainsFunc(f.Instances, func(i facts.Instance) bool { return !revoked(i) && !i.Ready() })

@@ -24,6 +24,9 @@ func TestDecideRevoked(t *testing.T) {
 		"the primary at once: it does not serve, whatever the others do")
 	assert.Equal(t, plan.RestartInstance{Instance: "prod-db-2", PodUID: "uid-of-prod-db-2-0"},
 		action(primary().Ready(), revoked(standby(2).Ready()), revoked(standby(3).Ready())), "then a standby")
+	assert.Equal(t, plan.RestartInstance{Instance: "prod-db-1", PodUID: "uid-of-prod-db-1-0"},
+		plan.Decide(cluster().Replicas(2).HasSystem().With(revoked(given.Member(1).Standby()), standby(2)).Facts()).Action,
+		"nor when nobody holds the lease: this one may be who should")
 	assert.Equal(t, plan.None{}, action(primary(), revoked(standby(2).Ready())), "not while the primary is starting")
 	assert.Equal(t, plan.None{}, action(primary().Ready(), standby(2), revoked(standby(3).Ready())), "one at a time")
 	assert.Equal(t, plan.None{}, action(primary().Ready(), revoked(standby(2).Ready()).PodDeleting(), standby(3).Ready()), "once")

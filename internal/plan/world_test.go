@@ -34,6 +34,9 @@ func (d *dice) mishap(n int) bool { return !d.calm() && d.roll(n) == n-1 }
 // delayed is half of all cases, and none when all is calm.
 func (d *dice) delayed() bool { return !d.calm() && d.roll(2) == 1 }
 
+// expired is after how many steps without a renewal the Lease has run out.
+const expired = 4
+
 // world is a small model of what a cluster lives in: the API server's objects, the StatefulSet controller and kubelets, and the
 // agents, who elect by the Lease. What it holds is the truth; plan sees what facts() lets through.
 type world struct {
@@ -102,7 +105,7 @@ func (w *world) serving() bool {
 func (w *world) facts() facts.Cluster {
 	f := given.Cluster("prod-db").Replicas(w.replicas).Storage("", w.bytes).Facts()
 	f.KeepVolumes, f.Deleting, f.SystemIdentifier = w.keep, w.deleting, w.status
-	f.Suspend, f.Paused = w.suspend, w.paused
+	f.Suspend, f.Paused, f.DeletedAt = w.suspend, w.paused, f.Now
 	if w.holder != 0 {
 		f.Holder = naming.Instance(f.Name, w.holder)
 	}
@@ -253,7 +256,7 @@ func (w *world) live() {
 			delete(w.volumes, n)
 		}
 	}
-	if w.idle++; w.serving() {
+	if w.idle = min(w.idle+1, expired); w.serving() {
 		w.idle = 0
 	}
 }
@@ -299,7 +302,7 @@ func (w *world) runPod(n int) {
 }
 
 func (w *world) runAgent(n int, p *pod, v *volume) {
-	free := w.holder == 0 || w.idle > 3
+	free := w.holder == 0 || w.idle == expired
 	switch {
 	case v.data == "" && w.config.bootstrap == n && w.holder == 0:
 		w.systems++

@@ -48,6 +48,7 @@ func TestContract(t *testing.T) {
 	}{
 		{"what others add stays", othersStay},
 		{"children come back", childrenComeBack},
+		{"account deleted", accountDeleted},
 		{"scale", scaled},
 	} {
 		if !t.Run(strings.ReplaceAll(part.name, " ", "_"), func(t *testing.T) { part.test(t, c) }) {
@@ -88,6 +89,19 @@ func childrenComeBack(t *testing.T, c cluster) {
 	c.waitReady(t)
 	c.waitServed(t, "after-the-children")
 	c.waitRows(t, naming.ServiceRW(c.name), "before")
+}
+
+// accountDeleted: with the ServiceAccount the Pods' tokens die, so the primary can renew its lease no more. It is made anew.
+func accountDeleted(t *testing.T, c cluster) {
+	before := c.pods(t)[c.primaryPod(t)]
+	require.NoError(t, kube.Delete(t.Context(), &corev1.ServiceAccount{ObjectMeta: meta(c.namespace, naming.ServiceAccount(c.name))}))
+	eventually(t, boundReady, "the primary's Pod is made anew", func(collect *assert.CollectT) {
+		after, exists := c.pods(collect)[before.Name]
+		require.True(collect, exists)
+		require.NotEqual(collect, before.UID, after.UID)
+	})
+	c.waitReady(t)
+	c.waitServed(t, "after-the-account")
 }
 
 // scaled: kubectl scale works, in both directions, and its status is what an autoscaler needs.

@@ -160,15 +160,18 @@ func (f *Files) load() {
 	}
 }
 
-// Apply writes the files for the choice in force, and says whether they changed.
+// Apply writes the files for the choice in force, and says whether they changed. What ALTER SYSTEM left is emptied: it would
+// be stronger than everything here, also where it makes an instance unable to start or to follow. From PostgreSQL 17 on ALTER
+// SYSTEM is switched off instead.
 func (f *Files) Apply(settings postgres.Settings) (changed bool, err error) {
 	f.load()
 	settings.User = f.inForce.Parameters
 	parameters, _ := settings.Merge()
 	for name, content := range map[string]string{
-		"postgresql.conf": parameters.String(),
-		"pg_hba.conf":     postgres.HBA(naming.ReplicationUser, f.inForce.HBA),
-		"pg_ident.conf":   postgres.Ident(naming.Superuser, f.users...),
+		"postgresql.conf":      parameters.String(),
+		"postgresql.auto.conf": "# Emptied by pgsteward when the server starts. Use spec.postgresql.parameters.\n",
+		"pg_hba.conf":          postgres.HBA(naming.ReplicationUser, f.inForce.HBA),
+		"pg_ident.conf":        postgres.Ident(naming.Superuser, f.users...),
 	} {
 		path := filepath.Join(f.volume.Dir(), name)
 		if f.written[path] == content {

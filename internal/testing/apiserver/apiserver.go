@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -116,8 +115,18 @@ func findAssets() (string, error) {
 	return assets, nil
 }
 
-// root is the repository's folder.
+// root is the repository's folder: the one with go.mod at or above the package's, in which tests run. (The source file's own path is
+// not known in a program that was built with -trimpath.)
 func root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", "..")
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, missing := os.Stat(filepath.Join(dir, "go.mod")); missing == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return "."
 }
