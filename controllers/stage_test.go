@@ -37,7 +37,7 @@ import (
 
 const (
 	// patience bounds what a test waits for.
-	patience = 30 * time.Second
+	patience = 60 * time.Second
 	// tick is how often a test looks.
 	tick = 20 * time.Millisecond
 	// system is the PostgreSQL system that the played instances have.

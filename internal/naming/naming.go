@@ -89,6 +89,7 @@ const (
 	VolumeProgram = "program"
 	VolumeRun     = "run"
 	VolumeTmp     = "tmp"
+	VolumeShm     = "shm"
 	VolumeConfig  = "config"
 	VolumeSecrets = "secrets"
 )
@@ -106,6 +107,8 @@ const (
 	PathData = "/var/lib/pgsteward"
 	// PathRun holds PostgreSQL's socket and the agent's pipes.
 	PathRun = "/var/run/postgresql"
+	// PathShm is where PostgreSQL's processes share memory.
+	PathShm = "/dev/shm"
 	// PathConfig has FileConfig.
 	PathConfig = "/etc/pgsteward/config"
 	// FileConfig is the agent's configuration (agentapi.Config as JSON).
