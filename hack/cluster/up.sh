@@ -176,6 +176,7 @@ whole() {
 use_existing() {
   whole || return 1
   (mend) || { say "the cluster in $STATE cannot be mended"; return 1; }
+  link_programs "$(readlink -f "$BUNDLE")" # another work tree may have started it
   say "a healthy cluster runs already (in $STATE)"
 }
 start_new() {
