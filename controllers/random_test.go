@@ -29,7 +29,9 @@ func TestRandomSpecs(t *testing.T) {
 	const seed = 20261130
 	random := rand.New(rand.NewSource(seed)) //nolint:gosec // a test that can be repeated
 	fill := randfill.NewWithSeed(seed).NilChance(0.3).NumElements(0, 4).MaxDepth(12).Funcs(
-		func(q *resource.Quantity, c randfill.Continue) { *q = *resource.NewQuantity(c.Int63()-c.Int63(), resource.BinarySI) },
+		func(q *resource.Quantity, c randfill.Continue) {
+			*q = *resource.NewQuantity(c.Int63()-c.Int63(), resource.BinarySI)
+		},
 		func(at *metav1.Time, c randfill.Continue) { *at = metav1.Unix(c.Int63n(1<<32), 0) },
 		func(at *time.Time, c randfill.Continue) { *at = time.Unix(c.Int63n(1<<32), 0) },
 		func(k *facts.Known[agentapi.Status], c randfill.Continue) {
