@@ -6,7 +6,7 @@ verify: ## Check generated code, format, vet, lint, import rules, purity, module
 
 .PHONY: lint
 lint: | $(GOLANGCI_LINT) ## Run golangci-lint
-	@$(GOLANGCI_LINT) run ./...
+	@$(GOLANGCI_LINT) run --allow-parallel-runners ./...
 
 .PHONY: fmt
 fmt: | $(GOLANGCI_LINT) ## Format the Go files and sort their imports
