@@ -24,6 +24,7 @@ import (
 	"github.com/pgsteward/pgsteward/internal/observe"
 	"github.com/pgsteward/pgsteward/internal/plan"
 	"github.com/pgsteward/pgsteward/internal/status"
+	"github.com/pgsteward/pgsteward/internal/validate"
 )
 
 const (
@@ -82,6 +83,9 @@ func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	known := validate.Facts{Classes: facts.Know(observed.Facts.StorageClasses), Volumes: observed.Facts.Volumes}
+	observed.Facts.Problems = append(observed.Facts.Problems, validate.Problems(c, known)...)
+	observed.Facts.Notes = r.Settings.Notes(c)
 	decision := plan.Decide(observed.Facts)
 	renewAt, writeErr := r.write(ctx, c, observed, decision)
 	refused, transient := apply.Refusals(writeErr)

@@ -10,6 +10,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=postgresclusters,singular=postgrescluster,shortName=pgc,scope=Namespaced,categories=all
+// +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.version`,description="PostgreSQL major version"
@@ -66,6 +67,7 @@ type PostgresClusterSpec struct {
 	// own image of that major. A change applies to an instance when its Pod is next made anew.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]([a-zA-Z0-9._:/-]*[a-zA-Z0-9])?(@[a-z0-9]+:[a-f0-9]+)?$')",message="is not the name of an image; use one such as registry.example.com/postgres:16"
 	// +optional
 	Image string `json:"image,omitempty"`
 
@@ -83,6 +85,9 @@ type PostgresClusterSpec struct {
 
 	// resources of the postgres container. Default: requests of 100m CPU and 256Mi memory, no limits. A change applies to an
 	// instance when its Pod is next made anew.
+	// +kubebuilder:validation:XValidation:rule="!has(self.claims)",message="claims are not supported; remove them"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('cpu' in self.requests) || !('cpu' in self.limits) || !isQuantity(string(self.requests['cpu'])) || !isQuantity(string(self.limits['cpu'])) || quantity(string(self.requests['cpu'])).compareTo(quantity(string(self.limits['cpu']))) <= 0",messageExpression="'the request of ' + string(self.requests['cpu']) + ' CPU exceeds the limit of ' + string(self.limits['cpu']) + '; lower the request or raise the limit'"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('memory' in self.requests) || !('memory' in self.limits) || !isQuantity(string(self.requests['memory'])) || !isQuantity(string(self.limits['memory'])) || quantity(string(self.requests['memory'])).compareTo(quantity(string(self.limits['memory']))) <= 0",messageExpression="'the request of ' + string(self.requests['memory']) + ' memory exceeds the limit of ' + string(self.limits['memory']) + '; lower the request or raise the limit'"
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 

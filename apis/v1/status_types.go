@@ -79,6 +79,8 @@ const (
 	ReasonContainerFailed = "ContainerFailed"
 	// ReasonStorageClassNotFound: the storage class does not exist.
 	ReasonStorageClassNotFound = "StorageClassNotFound"
+	// ReasonVolumeNotExpandable: volumes should grow and their storage class does not let them.
+	ReasonVolumeNotExpandable = "VolumeNotExpandable"
 	// ReasonVolumePending: a volume is not bound.
 	ReasonVolumePending = "VolumePending"
 	// ReasonVolumeLost: a volume's data is gone.

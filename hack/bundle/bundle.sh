@@ -34,6 +34,15 @@ relate_operator() {
   grep -A1 '^  relatedImages:' "$CSV" | grep -qF "$OPERATOR_IMAGE" || die "no related images in $CSV"
 }
 
+# leave_webhook_to_olm: OLM makes the webhook's Service and certificate, and writes the CRD's conversion, from webhookdefinitions; a
+# conversion that is in the bundle already would break upgrades
+leave_webhook_to_olm() {
+  rm bundle/manifests/pgsteward-webhook_v1_service.yaml
+  sed -i '/^  conversion:/,/^  [a-z]/ {/^  conversion:/d; /^   /d}' bundle/manifests/pgsteward.io_postgresclusters.yaml
+  grep -q 'type: ConversionWebhook' "$CSV" || die "no conversion webhook in $CSV"
+  ! grep -q '^  conversion:' bundle/manifests/pgsteward.io_postgresclusters.yaml || die "the bundle's CRD has a conversion"
+}
+
 # pin_date: operator-sdk writes the time of the call
 pin_date() {
   sed -i "s/^\( *createdAt: \).*/\1\"$RELEASED\"/" "$CSV"
@@ -45,4 +54,5 @@ update_base
 generate
 finish
 relate_operator
+leave_webhook_to_olm
 pin_date

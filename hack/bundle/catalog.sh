@@ -9,7 +9,7 @@ cd "$ROOT"
 : "${VERSION:?}" "${BUNDLE_IMAGE:?}"
 OUT=catalog/pgsteward
 
-all_versions() { local c; for c in $(channels); do versions "$c"; done | sort -uV; }
+all_versions() { local c; for c in $(channels); do versions "$c"; done | sort_versions; }
 
 # package: what the package is called and which channel is the default, the stable one of the newest major version
 package() {

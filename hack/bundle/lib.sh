@@ -7,6 +7,9 @@ IMAGE_BASE=${IMAGE_BASE:-ghcr.io/pgsteward}
 MAJORS=(15 16 17 18)
 KEPT=$CACHE/releases # the images of releases made on this machine, by their digest
 
+# sort_versions: oldest first, each once; a pre-release comes before its release, as in SemVer
+sort_versions() { sed 's/-/~/' | sort -uV | sed 's/~/-/'; }
+
 # channels: their names, as they stand in the file
 channels() { sed -n 's/^\([a-z].*\): \[.*/\1/p' "$CHANNELS_FILE"; }
 
@@ -16,7 +19,7 @@ versions() { sed -n "s/^$1: \[\(.*\)\]\$/\1/p" "$CHANNELS_FILE" | tr -d ' ' | tr
 # enter VERSION CHANNEL: puts it into the channel, which begins with it if there is none
 enter() {
   local all
-  all=$({ versions "$2"; echo "$1"; } | sort -uV | paste -sd, | sed 's/,/, /g')
+  all=$({ versions "$2"; echo "$1"; } | sort_versions | paste -sd, | sed 's/,/, /g')
   if grep -q "^$2: " "$CHANNELS_FILE"; then
     sed -i "s/^$2: .*/$2: [$all]/" "$CHANNELS_FILE"
   else
@@ -28,6 +31,6 @@ enter() {
 channel_of() { echo "$2-v${1%%.*}"; }
 
 # released: the versions in releases/, oldest first
-released() { [ ! -d releases ] || find releases -mindepth 1 -maxdepth 1 -type d -name 'v*' -printf '%f\n' | sed 's/^v//' | sort -V; }
+released() { [ ! -d releases ] || find releases -mindepth 1 -maxdepth 1 -type d -name 'v*' -printf '%f\n' | sed 's/^v//' | sort_versions; }
 
 is_version() { [[ "$1" =~ ^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$ ]]; }

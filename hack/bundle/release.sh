@@ -22,7 +22,7 @@ check() {
   ! git rev-parse -q --verify "refs/tags/v$VERSION" >/dev/null || die "v$VERSION has been released: there is such a tag"
   [ ! -d "$RELEASE" ] || die "v$VERSION has been released: there is $RELEASE"
   last=$(released | tail -n 1)
-  [ -z "$last" ] || [ "$(printf '%s\n' "$last" "$VERSION" | sort -V | tail -n 1)" = "$VERSION" ] ||
+  [ -z "$last" ] || [ "$(printf '%s\n' "$last" "$VERSION" | sort_versions | tail -n 1)" = "$VERSION" ] ||
     die "v$VERSION is older than v$last, the last release"
   [[ "$VERSION" != *-* || "$CHANNELS" != *stable* ]] || die "v$VERSION is a pre-release: CHANNELS=candidate"
 }

@@ -80,6 +80,5 @@ TOOLS=$(cached tools "$(content_key "$HERE/src/tools")" build_tools)
 "$ROOT/hack/tools/build.sh" image
 IMAGES=$(cached images "$(content_key "$HERE/src/tools/cmd/pause" "$HERE/build.sh" "$ROOT/hack/tools/image")" build_images)
 bundle=$(cached bundle "$(echo "$KUBE $TOOLS $IMAGES" | sha256sum | cut -c1-16)" build_bundle)
-mkdir -p "$BIN"
-for p in kubectl etcd kube-apiserver; do ln -sfn "$bundle/bin/hyperkube" "$BIN/$p"; done
+link_programs "$bundle"
 echo "$bundle"

@@ -30,6 +30,13 @@ if [ "$OFF" = 0 ]; then REGDIR=$CACHE/cluster/registry; else REGDIR=$STATE/regis
 export PATH=$BUNDLE/bin:$PATH:/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin
 export KUBECONFIG=$STATE/admin.kubeconfig
 
+# link_programs BUNDLE: kubectl for people, etcd and kube-apiserver for tests, in the bin/ of this work tree
+link_programs() {
+  local p
+  mkdir -p "$BIN"
+  for p in kubectl etcd kube-apiserver; do ln -sfn "$1/bin/hyperkube" "$BIN/$p"; done
+}
+
 # started PID: when it started, in clock ticks since boot: with the pid it names a process for good. Nothing for a zombie.
 started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | awk '$1 != "Z" {print $20}'; }
 # alive NAME: whether the process kept under that name still runs

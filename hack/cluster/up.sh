@@ -136,7 +136,11 @@ wait_dns() {
   die "CoreDNS is not ready: see $LOG/coredns.log"
 }
 wait_controllers() { # they have begun their work: Pods can be made
-  for _ in $(seq 120); do ! kubectl get serviceaccount default >/dev/null 2>&1 || return 0; sleep 0.25; done
+  for _ in $(seq 120); do
+    if curl -skf -m 2 "https://127.0.0.1:$((10257+OFF))/healthz" >/dev/null && kubectl get serviceaccount default >/dev/null 2>&1; then return 0; fi
+    alive kube-controller-manager || break
+    sleep 0.25
+  done
   die "the controller manager does not work: see $LOG/kube-controller-manager.log"
 }
 save_settings() {
@@ -152,8 +156,11 @@ kept() { case $1 in kcm) echo kube-controller-manager;; apiserver|scheduler) ech
 mend() {
   local c
   [ ! -e "$RUN/audit" ] || AUDIT=1
-  for c in $COMPONENTS; do alive "$(kept "$c")" || { say "$(kept "$c") does not run: starting it"; start_"$c"; }; done
-  wait_apiserver; wait_dns; switch_audit
+  for c in $COMPONENTS; do
+    alive "$(kept "$c")" || { say "$(kept "$c") does not run: starting it"; start_"$c"; }
+    [ "$c" != apiserver ] || wait_apiserver # what comes after it gives up if it has to wait for long
+  done
+  wait_dns; wait_controllers; switch_audit
   nodes_up
 }
 nodes_up() { # NODES nodes run and are Ready, whatever tests did to them
@@ -176,6 +183,7 @@ whole() {
 use_existing() {
   whole || return 1
   (mend) || { say "the cluster in $STATE cannot be mended"; return 1; }
+  link_programs "$(readlink -f "$BUNDLE")" # another work tree may have started it
   say "a healthy cluster runs already (in $STATE)"
 }
 start_new() {
@@ -188,8 +196,9 @@ start_new() {
   mkdir -p "$RUN" "$LOG" "$NODES" "$LIB"; ln -sfn "$bundle" "$BUNDLE"; hash -r
   save_settings; cat /proc/sys/kernel/random/boot_id > "$STATE/boot"; make_pki; install -m 600 "$KC/admin" "$KUBECONFIG"
   make_bridge
-  start_registry; start_etcd; start_apiserver; start_kcm; start_scheduler
+  start_registry; start_etcd; start_apiserver
   wait_apiserver; say "the API server is ready ($(since))"
+  start_kcm; start_scheduler
   for n in $(seq "$nodes"); do "$HERE/node.sh" add "$n" nowait; done
   apply_addons; start_coredns; start_provisioner; push_images
   for n in $(seq "$nodes"); do "$HERE/node.sh" wait "$n"; say "node$n is Ready ($(since))"; done

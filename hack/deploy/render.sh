@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # render.sh FOLDER - prints the manifests of a kustomize folder under config/ with these images, given by the environment:
 #   OPERATOR_IMAGE, POSTGRES_15_IMAGE, POSTGRES_16_IMAGE, POSTGRES_17_IMAGE, POSTGRES_18_IMAGE
+# and the version that is in each, if it is known: POSTGRES_16_VERSION, such as 16.14.
 # A major without an image can be used only by clusters that name one.
 set -euo pipefail
 . "$(dirname "$0")/../env.sh"
@@ -10,7 +11,7 @@ MAJORS=(15 16 17 18)
 # overlay FOLDER: a kustomization that puts the images into the manager's container and its environment, and, for the bundle,
 # into what a catalog shows
 overlay() {
-  local major image
+  local major image version
   cat <<END
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
@@ -35,7 +36,9 @@ patches:
 END
   for major in "${MAJORS[@]}"; do
     image=POSTGRES_${major}_IMAGE
+    version=POSTGRES_${major}_VERSION
     printf '            - name: RELATED_IMAGE_POSTGRES_%s\n              value: "%s"\n' "$major" "${!image:-}"
+    [ -z "${!version:-}" ] || printf '            - name: %s\n              value: "%s"\n' "$version" "${!version}"
   done
   [ "$1" != manifests ] || container_image
 }

@@ -6,8 +6,10 @@
 
 CONTROLLER_GEN := bin/controller-gen
 KUSTOMIZE      := bin/kustomize
+CRD_REF_DOCS   := bin/crd-ref-docs
 GOTESTSUM      := bin/gotestsum
 GOLANGCI_LINT  := bin/golangci-lint
+CEL_COST       := bin/cel-cost
 OPERATOR_SDK   := bin/operator-sdk
 OPM            := bin/opm
 
@@ -18,6 +20,8 @@ $(2) &: $(wildcard hack/tools/$(1)/*)
 endef
 
 $(eval $(call tools,kube,$(CONTROLLER_GEN) $(KUSTOMIZE)))
+$(eval $(call tools,docs,$(CRD_REF_DOCS)))
+$(eval $(call tools,cel,$(CEL_COST)))
 $(eval $(call tools,test,$(GOTESTSUM)))
 $(eval $(call tools,lint,$(GOLANGCI_LINT)))
 $(eval $(call tools,sdk,$(OPERATOR_SDK)))
@@ -25,4 +29,4 @@ $(eval $(call tools,opm,$(OPM)))
 
 .PHONY: tools
 tools: ## Build every build tool into bin/ (they are also built on demand)
-	@hack/tools/build.sh kube test lint opm sdk
+	@hack/tools/build.sh kube docs test lint opm sdk

@@ -7,7 +7,7 @@ cd "$ROOT"
 
 # name and what it says about the tree
 STEPS=(
-  "generated  deep copies, CRDs and RBAC are what their markers give"
+  "generated  deep copies, CRDs, RBAC and docs/api*.md are what their markers give"
   "gofmt      Go files are formatted"
   "vet        go vet finds nothing"
   "lint       golangci-lint finds nothing"
@@ -40,7 +40,7 @@ fresh() {
   return 1
 }
 
-step_generated() { fresh "apis config/crd/bases config/rbac" make -s generate manifests; }
+step_generated() { fresh "apis config/crd/bases config/rbac config/webhook docs" make -s generate manifests; }
 
 step_gofmt() {
   local bad; bad=$(go_files | xargs -r gofmt -l)

@@ -287,3 +287,17 @@ func TestConfigMap(t *testing.T) {
 		"lease": {"name": "prod-db-primary", "durationSeconds": 8, "renewSeconds": 2}
 	}`, config(in))
 }
+
+// TestOperatorBinding: the operator lets itself at the Secrets of the cluster's namespace, before anything else.
+func TestOperatorBinding(t *testing.T) {
+	t.Parallel()
+	in := input(t, minimal)
+	assert.Empty(t, build.Access(in), "outside of Kubernetes it has the rights of whoever runs it")
+	in.Settings.ServiceAccount, in.Settings.Namespace = "manager", "system"
+	binding := asUnstructured(t, build.Objects(in)[0])
+	assert.Equal(t, "prod-db-operator", binding.GetName())
+	assert.Equal(t, "demo", binding.GetNamespace())
+	expect.YAML(t, `{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: pgsteward-secrets}`, binding.Object["roleRef"])
+	expect.YAML(t, `[{kind: ServiceAccount, namespace: system, name: manager}]`, binding.Object["subjects"])
+	assert.Equal(t, binding, asUnstructured(t, build.Access(in)[0]))
+}

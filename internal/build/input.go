@@ -11,24 +11,6 @@ import (
 	"github.com/pgsteward/pgsteward/internal/plan"
 )
 
-// Settings are the operator's own, the same for all clusters.
-type Settings struct {
-	// OperatorImage is the image whose binary the instances run as their agent.
-	OperatorImage string
-	// ServiceAccount and Namespace are the operator's own; without the former it needs no RoleBinding to come at Secrets.
-	ServiceAccount, Namespace string
-	// PostgresImages are the default images by major version.
-	PostgresImages map[string]string
-}
-
-// Image is the image of the cluster's instances: the spec's, else the default of its major; empty if there is none.
-func (s Settings) Image(c *v1.PostgresCluster) string {
-	if c.Spec.Image != "" {
-		return c.Spec.Image
-	}
-	return s.PostgresImages[c.Spec.Version]
-}
-
 // Input is what the objects of a cluster are made from.
 type Input struct {
 	Cluster *v1.PostgresCluster

@@ -134,6 +134,7 @@ func postgresContainer(in Input, m plan.Member) *coreac.ContainerApplyConfigurat
 			coreac.VolumeMount().WithName(naming.VolumeData).WithMountPath(naming.PathData),
 			coreac.VolumeMount().WithName(naming.VolumeRun).WithMountPath(naming.PathRun),
 			coreac.VolumeMount().WithName(naming.VolumeTmp).WithMountPath("/tmp"),
+			coreac.VolumeMount().WithName(naming.VolumeShm).WithMountPath(naming.PathShm),
 			coreac.VolumeMount().WithName(naming.VolumeProgram).WithMountPath(naming.PathProgram).WithReadOnly(true),
 			coreac.VolumeMount().WithName(naming.VolumeProgram).WithMountPath("/etc/passwd").WithSubPath(naming.FilePasswd).WithReadOnly(true),
 			coreac.VolumeMount().WithName(naming.VolumeConfig).WithMountPath(naming.PathConfig).WithReadOnly(true),
@@ -157,6 +158,8 @@ func podVolumes(cluster string, m plan.Member) []*coreac.VolumeApplyConfiguratio
 			coreac.PersistentVolumeClaimVolumeSource().WithClaimName(naming.DataVolume(m.Name))),
 		emptyDir(naming.VolumeRun),
 		emptyDir(naming.VolumeTmp),
+		// containers get 64 MiB of shared memory by default, too little for parallel queries
+		coreac.Volume().WithName(naming.VolumeShm).WithEmptyDir(coreac.EmptyDirVolumeSource().WithMedium(corev1.StorageMediumMemory)),
 		emptyDir(naming.VolumeProgram),
 		coreac.Volume().WithName(naming.VolumeConfig).WithConfigMap(
 			coreac.ConfigMapVolumeSource().WithName(naming.ConfigMap(cluster)).WithDefaultMode(secretMode)),

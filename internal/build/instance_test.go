@@ -91,6 +91,7 @@ func TestStatefulSet(t *testing.T) {
 		      - {name: data, mountPath: /var/lib/pgsteward}
 		      - {name: run, mountPath: /var/run/postgresql}
 		      - {name: tmp, mountPath: /tmp}
+		      - {name: shm, mountPath: /dev/shm}
 		      - {name: program, mountPath: /opt/pgsteward, readOnly: true}
 		      - {name: program, mountPath: /etc/passwd, subPath: passwd, readOnly: true}
 		      - {name: config, mountPath: /etc/pgsteward/config, readOnly: true}
@@ -99,6 +100,7 @@ func TestStatefulSet(t *testing.T) {
 		    - {name: data, persistentVolumeClaim: {claimName: prod-db-1-data}}
 		    - {name: run, emptyDir: {}}
 		    - {name: tmp, emptyDir: {}}
+		    - {name: shm, emptyDir: {medium: Memory}}
 		    - {name: program, emptyDir: {}}
 		    - {name: config, configMap: {name: prod-db-config, defaultMode: 416}}
 		    - name: secrets

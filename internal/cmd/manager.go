@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap/zapcore"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -21,6 +22,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/apis/v1alpha1"
 	"github.com/pgsteward/pgsteward/controllers"
 	"github.com/pgsteward/pgsteward/internal/apply"
 	"github.com/pgsteward/pgsteward/internal/build"
@@ -35,12 +37,15 @@ const (
 	leaderRetry    = 2 * time.Second
 )
 
-// Environment of the operator, set by its Deployment; the watched namespaces by OLM.
+// Environment of the operator, set by its Deployment; the watched namespaces by OLM. RELATED_IMAGE_POSTGRES_16 is the default image of
+// 16, POSTGRES_16_VERSION its version, and RELATED_IMAGE_POSTGRES_16_12 the image for those who ask for just 16.12.
 const (
 	envOperatorImage   = "OPERATOR_IMAGE"
 	envServiceAccount  = "POD_SERVICE_ACCOUNT"
 	envWatchNamespace  = "WATCH_NAMESPACE"
 	envPostgresImage   = "RELATED_IMAGE_POSTGRES_"
+	envPostgresPrefix  = "POSTGRES_"
+	envPostgresVersion = "_VERSION"
 	leaderElectionName = "pgsteward-manager"
 )
 
@@ -51,6 +56,7 @@ type managerFlags struct {
 	leaderElect    bool
 	metricsAddress string
 	healthAddress  string
+	webhookPort    int
 }
 
 func managerCommand() *cobra.Command {
@@ -64,6 +70,7 @@ func managerCommand() *cobra.Command {
 	command.Flags().BoolVar(&flags.leaderElect, "leader-elect", false, "let several operators choose one that works")
 	command.Flags().StringVar(&flags.metricsAddress, "metrics-bind-address", ":8080", `address of the metrics, "0" for none`)
 	command.Flags().StringVar(&flags.healthAddress, "health-probe-bind-address", ":8081", "address of the probes")
+	command.Flags().IntVar(&flags.webhookPort, "webhook-port", 9443, "port of the webhook for conversion and validation, 0 for none")
 	return command
 }
 
@@ -84,11 +91,17 @@ func runManager(flags managerFlags) error {
 	if err != nil {
 		return err
 	}
+	hooks := newWebhooks(flags.webhookPort)
+	options.WebhookServer = hooks.server()
 	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
-	if err := addController(mgr, settings); err != nil {
+	reader, err := addController(mgr, settings)
+	if err != nil {
+		return err
+	}
+	if err := hooks.add(mgr, reader); err != nil {
 		return err
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
@@ -101,24 +114,25 @@ func runManager(flags managerFlags) error {
 	return nil
 }
 
-func addController(mgr manager.Manager, settings build.Settings) error {
+func addController(mgr manager.Manager, settings build.Settings) (*observe.Reader, error) {
 	changes := controllers.NewChanges()
+	reader := &observe.Reader{
+		Secrets: secrets(mgr, settings, changes),
+		Cache:   mgr.GetClient(),
+		API:     mgr.GetAPIReader(),
+		Agents:  &observe.Agents{Changed: changes.Changed, Log: mgr.GetLogger().WithName("agents")},
+		Now:     time.Now,
+	}
 	controller := &controllers.PostgresCluster{
-		Reader: &observe.Reader{
-			Secrets: secrets(mgr, settings, changes),
-			Cache:   mgr.GetClient(),
-			API:     mgr.GetAPIReader(),
-			Agents:  &observe.Agents{Changed: changes.Changed, Log: mgr.GetLogger().WithName("agents")},
-			Now:     time.Now,
-		},
+		Reader:   reader,
 		Writer:   &apply.Writer{Client: mgr.GetClient(), API: mgr.GetAPIReader()},
 		Recorder: mgr.GetEventRecorder("pgsteward"),
 		Settings: settings,
 	}
 	if err := controller.SetupWithManager(mgr, changes); err != nil {
-		return fmt.Errorf("setting up the controller: %w", err)
+		return nil, fmt.Errorf("setting up the controller: %w", err)
 	}
-	return nil
+	return reader, nil
 }
 
 // secrets reads Secrets only where the operator has a right to. Outside of Kubernetes, where it has no ServiceAccount, it has that
@@ -151,17 +165,25 @@ func ours() labels.Selector {
 // settingsFromEnvironment are the images.
 func settingsFromEnvironment() (build.Settings, error) {
 	settings := build.Settings{
-		OperatorImage:  os.Getenv(envOperatorImage),
-		ServiceAccount: os.Getenv(envServiceAccount),
-		Namespace:      os.Getenv(envNamespace),
-		PostgresImages: map[string]string{},
+		OperatorImage:    os.Getenv(envOperatorImage),
+		ServiceAccount:   os.Getenv(envServiceAccount),
+		Namespace:        os.Getenv(envNamespace),
+		PostgresImages:   map[string]string{},
+		PostgresVersions: map[string]string{},
 	}
 	if settings.OperatorImage == "" {
 		return build.Settings{}, fmt.Errorf("the environment has no %s: it must name the operator's own image, from which instances take their agent", envOperatorImage)
 	}
+	for _, variable := range os.Environ() {
+		name, value, _ := strings.Cut(variable, "=")
+		version, ok := strings.CutPrefix(name, envPostgresImage)
+		if ok && value != "" {
+			settings.PostgresImages[strings.Replace(version, "_", ".", 1)] = value
+		}
+	}
 	for _, major := range majors {
-		if image := os.Getenv(envPostgresImage + major); image != "" {
-			settings.PostgresImages[major] = image
+		if version := os.Getenv(envPostgresPrefix + major + envPostgresVersion); version != "" {
+			settings.PostgresVersions[major] = version
 		}
 	}
 	return settings, nil
@@ -170,7 +192,8 @@ func settingsFromEnvironment() (build.Settings, error) {
 // managerOptions has a cache with nothing in it but what is ours, without the parts that we never read.
 func managerOptions(flags managerFlags) (ctrl.Options, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme),
+		v1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return ctrl.Options{}, fmt.Errorf("making the scheme: %w", err)
 	}
 	byObject := map[client.Object]cache.ByObject{}

@@ -112,10 +112,11 @@ func startManager(t *testing.T, config *rest.Config) *traffic {
 	options.Logger = log.Log
 	mgr, err := ctrl.NewManager(config, options)
 	require.NoError(t, err)
-	require.NoError(t, addController(mgr, build.Settings{
+	_, err = addController(mgr, build.Settings{
 		OperatorImage: "registry.example/pgsteward:1", PostgresImages: map[string]string{"16": "registry.example/postgres:16"},
 		ServiceAccount: operatorAccount, Namespace: operatorNamespace,
-	}))
+	})
+	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()

@@ -56,6 +56,9 @@ type Cluster struct {
 	// Suspend says that no instance is to run.
 	Suspend bool
 
+	// StorageClasses are all that there are.
+	StorageClasses []StorageClass
+
 	// SecretsUnknownFor is for how long the cluster's Secrets could not be read; zero: they are known.
 	SecretsUnknownFor time.Duration
 	// SystemIdentifier of the PostgreSQL system; empty while none is known.
@@ -70,8 +73,10 @@ type Cluster struct {
 	OrphanPods []string
 	// Leftovers are the cluster's other objects, as kind/name: what a deletion has still to remove.
 	Leftovers []string
-	// Problems are what observe itself found wrong, e.g. a storage class that does not exist.
+	// Problems are what is wrong with the cluster as a whole, e.g. a storage class that does not exist.
 	Problems []Problem
+	// Notes are what its users should know although nothing is wrong.
+	Notes []string
 }
 
 // Storage is the volume that the spec wants for each instance.
@@ -80,6 +85,22 @@ type Storage struct {
 	Class string
 	// Bytes is the size.
 	Bytes int64
+}
+
+// StorageClass is one that exists.
+type StorageClass struct {
+	Name string
+	// Default says whether it is the one for volumes that name none.
+	Default bool
+	// Expands says whether its volumes can grow.
+	Expands bool
+}
+
+// Object is an object in the cluster's namespace.
+type Object struct {
+	Kind, Name string
+	// Cluster is the PostgresCluster that it belongs to; empty if it is none of pgsteward's.
+	Cluster string
 }
 
 // Instance is one PostgreSQL server that exists.

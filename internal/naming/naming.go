@@ -53,6 +53,10 @@ const (
 	// AnnotationForceDelete, "true" on a PostgresCluster that is being deleted, lets it go although something of it does not; the
 	// garbage collector removes the rest when it can.
 	AnnotationForceDelete = "pgsteward.io/force-delete"
+	// AnnotationValidation, ValidationWarn on a PostgresCluster, makes the webhook warn of what it would refuse.
+	AnnotationValidation = "pgsteward.io/validation"
+	// ValidationWarn is the value of AnnotationValidation that counts.
+	ValidationWarn = "warn"
 
 	// Finalizer keeps a PostgresCluster until what it must not leave behind is gone.
 	Finalizer = "pgsteward.io/cleanup"
@@ -85,6 +89,7 @@ const (
 	VolumeProgram = "program"
 	VolumeRun     = "run"
 	VolumeTmp     = "tmp"
+	VolumeShm     = "shm"
 	VolumeConfig  = "config"
 	VolumeSecrets = "secrets"
 )
@@ -102,6 +107,8 @@ const (
 	PathData = "/var/lib/pgsteward"
 	// PathRun holds PostgreSQL's socket and the agent's pipes.
 	PathRun = "/var/run/postgresql"
+	// PathShm is where PostgreSQL's processes share memory.
+	PathShm = "/dev/shm"
 	// PathConfig has FileConfig.
 	PathConfig = "/etc/pgsteward/config"
 	// FileConfig is the agent's configuration (agentapi.Config as JSON).
@@ -258,3 +265,17 @@ func SlotName(instance string) string {
 
 // ServerCertificate is the common name of the cluster's server certificate, by which agents know each other.
 func ServerCertificate(cluster string) string { return cluster }
+
+// Of the operator itself.
+const (
+	// CRD is the name of PostgresCluster's CustomResourceDefinition.
+	CRD = "postgresclusters.pgsteward.io"
+	// WebhookConfiguration is the name of the ValidatingWebhookConfiguration.
+	WebhookConfiguration = "pgsteward-validating"
+	// WebhookService is the Service through which the API server reaches the webhook.
+	WebhookService = "pgsteward-webhook"
+	// WebhookSecret has the webhook's certificate, where OLM does not provide one.
+	WebhookSecret = "pgsteward-webhook-cert"
+	// KeyCAKey is the key, in WebhookSecret, of the authority's private key.
+	KeyCAKey = "ca.key"
+)

@@ -9,7 +9,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -130,46 +129,4 @@ func refusalReason(message string) string {
 	default:
 		return v1.ReasonPodRefused
 	}
-}
-
-// storageClass is the class that new volumes get: the spec's, else the default one, and what is wrong with that if a volume
-// waits for it.
-func (r *Reader) storageClass(ctx context.Context, wanted *string, volumes []facts.Volume) (string, []facts.Problem, error) {
-	classes := &storagev1.StorageClassList{}
-	if err := r.Cache.List(ctx, classes); err != nil {
-		return "", nil, fmt.Errorf("listing StorageClasses: %w", err)
-	}
-	name := defaultClass(classes.Items)
-	if wanted != nil {
-		name = *wanted
-	}
-	waits := slices.ContainsFunc(volumes, func(v facts.Volume) bool { return !v.Bound && !v.Deleting })
-	exists := slices.ContainsFunc(classes.Items, func(c storagev1.StorageClass) bool { return c.Name == name })
-	switch {
-	case exists || !waits:
-		return name, nil, nil
-	case name == "":
-		return name, []facts.Problem{{
-			Reason:  v1.ReasonStorageClassNotFound,
-			Message: "spec.storage.storageClassName: none is named and there is no default StorageClass; name one",
-		}}, nil
-	default:
-		return name, []facts.Problem{{
-			Reason:  v1.ReasonStorageClassNotFound,
-			Message: fmt.Sprintf("spec.storage.storageClassName: there is no StorageClass %q; name one that exists or create it", name),
-		}}, nil
-	}
-}
-
-// defaultClass is the newest of the default classes, as Kubernetes chooses; empty if there is none
-// (https://kubernetes.io/docs/concepts/storage/storage-classes/#default-storageclass).
-func defaultClass(classes []storagev1.StorageClass) string {
-	newest := storagev1.StorageClass{}
-	for _, class := range classes {
-		if class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" &&
-			(newest.Name == "" || newest.CreationTimestamp.Before(&class.CreationTimestamp)) {
-			newest = class
-		}
-	}
-	return newest.Name
 }

@@ -106,9 +106,10 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 		f.SystemIdentifier = cmp.Or(f.SystemIdentifier, lease.Annotations[naming.AnnotationSystemIdentifier])
 	}
 	f.SystemIdentifier = cmp.Or(f.SystemIdentifier, systemOfVolumes(f.Volumes))
-	if f.Storage.Class, f.Problems, err = r.storageClass(ctx, c.Spec.Storage.StorageClassName, f.Volumes); err != nil {
+	if f.StorageClasses, err = r.StorageClasses(ctx); err != nil {
 		return Observation{}, err
 	}
+	f.Storage.Class = className(c.Spec.Storage.StorageClassName, f.StorageClasses)
 	o.Facts = f
 	return o, nil
 }

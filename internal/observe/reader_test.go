@@ -323,7 +323,7 @@ func TestObserveVolumes(t *testing.T) {
 	assert.True(t, f.HasData())
 }
 
-// TestObserveStorageClass: what is missing is said as long as a volume waits for it.
+// TestObserveStorageClass: which class new volumes get, and what the others are like. internal/validate says what is wrong with it.
 func TestObserveStorageClass(t *testing.T) {
 	t.Parallel()
 	class := func(name string, isDefault bool, age time.Duration) client.Object {
@@ -333,25 +333,21 @@ func TestObserveStorageClass(t *testing.T) {
 		}
 		return c
 	}
-	waiting := claim(t, "prod-db-1", "")
-	bound := claim(t, "prod-db-1", `spec: {volumeName: pv-1}`)
+	expands := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "elastic"}, Provisioner: "x", AllowVolumeExpansion: new(true)}
 	fast := "fast"
-	none := []facts.Problem{{Reason: v1.ReasonStorageClassNotFound, Message: "spec.storage.storageClassName: none is named and there is no default StorageClass; name one"}}
-	missing := []facts.Problem{{Reason: v1.ReasonStorageClassNotFound, Message: `spec.storage.storageClassName: there is no StorageClass "fast"; name one that exists or create it`}}
 	for name, test := range map[string]struct {
 		named   *string
 		objects []client.Object
 		class   string
-		want    []facts.Problem
+		want    []facts.StorageClass
 	}{
-		"the default":                     {nil, []client.Object{waiting, class("slow", false, 1), class("standard", true, 1)}, "standard", nil},
-		"the newest default":              {nil, []client.Object{waiting, class("a", true, time.Hour), class("b", true, time.Minute), class("c", true, 2*time.Hour)}, "b", nil},
-		"no default":                      {nil, []client.Object{waiting, class("slow", false, 1)}, "", none},
-		"no default, and nobody waits":    {nil, []client.Object{bound}, "", nil},
-		"the named one":                   {&fast, []client.Object{waiting, class("fast", false, 1), class("standard", true, 1)}, "fast", nil},
-		"the named one does not exist":    {&fast, []client.Object{waiting, class("standard", true, 1)}, "fast", missing},
-		"nobody waits for it":             {&fast, []client.Object{bound}, "fast", nil},
-		"nobody waits, for there is none": {&fast, nil, "fast", nil},
+		"the default": {nil, []client.Object{class("slow", false, 1), class("standard", true, 1)}, "standard",
+			[]facts.StorageClass{{Name: "slow"}, {Name: "standard", Default: true}}},
+		"the newest default": {nil, []client.Object{class("a", true, time.Hour), class("b", true, time.Minute), class("c", true, 2*time.Hour)}, "b",
+			[]facts.StorageClass{{Name: "a"}, {Name: "b", Default: true}, {Name: "c"}}},
+		"no default":                   {nil, []client.Object{expands}, "", []facts.StorageClass{{Name: "elastic", Expands: true}}},
+		"the named one":                {&fast, []client.Object{class("fast", false, 1)}, "fast", []facts.StorageClass{{Name: "fast"}}},
+		"the named one does not exist": {&fast, nil, "fast", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -359,7 +355,7 @@ func TestObserveStorageClass(t *testing.T) {
 			w.cluster.Spec.Storage.StorageClassName = test.named
 			f := w.observe().Facts
 			assert.Equal(t, test.class, f.Storage.Class)
-			assert.Equal(t, test.want, f.Problems)
+			assert.Equal(t, test.want, f.StorageClasses)
 		})
 	}
 }

@@ -362,12 +362,19 @@ func done(f *facts.Cluster) (Decision, bool) {
 	d := Decision{
 		Members: members(f),
 		Reason:  v1.ReasonReconciled,
-		Message: fmt.Sprintf("All %d instances are ready", f.Replicas),
+		Message: allReady(f.Replicas),
 	}
 	if slices.ContainsFunc(f.Instances, facts.Instance.SeesOldFiles) {
 		d.Reason, d.Recheck = v1.ReasonConfiguringInstances, refreshRecheck // Secrets or members changed: nothing that Ready is about
 	}
 	return d, true
+}
+
+func allReady(instances int) string {
+	if instances == 1 {
+		return "The instance is ready"
+	}
+	return fmt.Sprintf("All %d instances are ready", instances)
 }
 
 // existing are the members that have a StatefulSet which is not being deleted.

@@ -308,7 +308,7 @@ func TestDecideRestartBroken(t *testing.T) {
 		{
 			"an outdated Pod that serves is left alone",
 			one(given.Member(1).Primary().Ready().Outdated().Says(v1.ReasonConfigurationRejected, "no")),
-			plan.Decision{Rule: "done", Members: numbered(1), Reason: v1.ReasonReconciled, Message: "All 1 instances are ready"},
+			plan.Decision{Rule: "done", Members: numbered(1), Reason: v1.ReasonReconciled, Message: "The instance is ready"},
 		},
 		{"a failed primary, too, gets the changed specification", one(given.Member(1).Primary().Outdated().Failed(v1.ReasonServerFailed, "no")), withData(restarts)},
 	})

@@ -86,6 +86,7 @@ func ready(in Input, found []facts.Problem) metav1.Condition {
 	switch {
 	case len(in.Problems) == 0 && (d.Rule == "done" || d.Frozen && in.Facts.Serves()):
 		c.Status, c.Reason = metav1.ConditionTrue, v1.ReasonReady
+		c.Message = strings.Join(append([]string{c.Message}, in.Facts.Notes...), "; ")
 	case len(found) > 0:
 		c.Reason, c.Message = found[0].Reason, joinMessages(found)
 	}

@@ -17,6 +17,9 @@ import (
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
+// warnOnly makes the webhook let a cluster through that it would refuse: the operator itself must tell what is wrong, too.
+var warnOnly = map[string]string{naming.AnnotationValidation: naming.ValidationWarn}
+
 // TestBadInput: what only shows when it is tried ends in a condition and an event with a reason, a neighbour goes on being served,
 // and the trouble ends when the spec, or what was in the way, is mended.
 func TestBadInput(t *testing.T) {
@@ -64,6 +67,7 @@ func TestBadInput(t *testing.T) {
 	t.Run("a storage class that does not exist", func(t *testing.T) {
 		object := newCluster(namespace, "no-class", "16", 1)
 		object.Spec.Storage.StorageClassName = new("no-such-class")
+		object.Annotations = warnOnly
 		c := create(t, object)
 		c.waitDegraded(t, v1.ReasonStorageClassNotFound, "no-such-class", "spec.storage.storageClassName")
 		served(t, "no-class")
@@ -76,7 +80,9 @@ func TestBadInput(t *testing.T) {
 			Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "other"}, Ports: []corev1.ServicePort{{Port: 80}}},
 		}
 		require.NoError(t, kube.Create(t.Context(), foreign))
-		c := create(t, newCluster(namespace, "taken", "16", 1))
+		object := newCluster(namespace, "taken", "16", 1)
+		object.Annotations = warnOnly
+		c := create(t, object)
 		c.waitDegraded(t, v1.ReasonNameTaken, "taken-rw")
 		served(t, "taken")
 		require.NoError(t, kube.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))

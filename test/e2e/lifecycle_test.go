@@ -135,7 +135,9 @@ func TestDeletion(t *testing.T) {
 	require.Contains(t, said[0], "db-1-data")
 	require.Contains(t, said[0], "db-2-data")
 
-	create(t, newCluster(namespace, "db", "16", 1))
+	other := newCluster(namespace, "db", "16", 1)
+	other.Annotations = warnOnly
+	create(t, other)
 	c.waitDegraded(t, v1.ReasonDataVersionMismatch, "db-1-data", "16", "17")
 	c.delete(t)
 

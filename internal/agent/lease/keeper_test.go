@@ -253,6 +253,19 @@ func TestKeeper_stops_renewing_for_an_agent_that_hangs(t *testing.T) {
 	assert.NotEqual(t, version, f.store.lease.ResourceVersion)
 }
 
+func TestKeeper_Stopped_while_renewing(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	f.Hold(true)
+	require.NoError(t, f.attempt(t.Context()))
+	f.store.before = func() {
+		f.store.before = nil
+		require.NoError(t, f.Stopped(t.Context()))
+	}
+	require.NoError(t, f.attempt(t.Context()))
+	assert.NotContains(t, f.store.lease.Annotations, naming.AnnotationHolderPod, "a renewal on its way does not claim it again")
+}
+
 func TestKeeper_Run(t *testing.T) {
 	t.Parallel()
 	f := newFixture()

@@ -17,6 +17,7 @@ import (
 var (
 	// ErrHeldByOther is that another instance is the recorded holder.
 	ErrHeldByOther = errors.New("another instance holds the lease")
+	errNotWanted   = errors.New("the lease is not wanted any more")
 	// ErrOtherPod is that another Pod of this instance may be writing.
 	ErrOtherPod = errors.New("another Pod of this instance holds the lease")
 )
@@ -103,6 +104,9 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 	defer k.mu.Unlock()
 	holder := ptr.Deref(seen.Spec.HolderIdentity, "")
 	pod := seen.Annotations[naming.AnnotationHolderPod]
+	if !k.want {
+		return nil, errNotWanted // since a moment ago
+	}
 	if holder != "" && holder != k.self {
 		return nil, ErrHeldByOther
 	}

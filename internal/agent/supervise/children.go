@@ -20,10 +20,13 @@ const reapInterval = 5 * time.Second
 type Children struct {
 	// Credential is what commands run as; nil: as the agent.
 	Credential *syscall.Credential
-
-	mu  sync.Mutex
-	own map[int]struct{}
 }
+
+// commands are this process's children that somebody waits for. They are the process's, not one Children's, as zombies are.
+var commands = struct {
+	sync.Mutex
+	pids map[int]struct{}
+}{pids: map[int]struct{}{}}
 
 // Command is a command that gets its own process group, so that a signal to the agent's group does not reach it, and that is
 // killed with its context.
@@ -37,24 +40,21 @@ func (c *Children) Command(ctx context.Context, path string, args ...string) *ex
 
 // Start starts a command. Wait must follow without delay.
 func (c *Children) Start(cmd *exec.Cmd) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	commands.Lock()
+	defer commands.Unlock()
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	if c.own == nil {
-		c.own = map[int]struct{}{}
-	}
-	c.own[cmd.Process.Pid] = struct{}{}
+	commands.pids[cmd.Process.Pid] = struct{}{}
 	return nil
 }
 
 // Wait waits for a command that Start has started.
 func (c *Children) Wait(cmd *exec.Cmd) error {
 	err := cmd.Wait()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.own, cmd.Process.Pid)
+	commands.Lock()
+	defer commands.Unlock()
+	delete(commands.pids, cmd.Process.Pid)
 	return err
 }
 
@@ -87,10 +87,10 @@ func (c *Children) Reap(ctx context.Context) {
 // reapOrphans reaps every zombie child that is no command of ours. The lock keeps a command from being started, and ending,
 // before it is known as ours.
 func (c *Children) reapOrphans() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	commands.Lock()
+	defer commands.Unlock()
 	for _, process := range processes() {
-		_, ours := c.own[process.pid]
+		_, ours := commands.pids[process.pid]
 		if process.parent == os.Getpid() && process.state == "Z" && !ours {
 			_, _ = syscall.Wait4(process.pid, nil, syscall.WNOHANG, nil)
 		}

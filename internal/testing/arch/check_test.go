@@ -81,10 +81,9 @@ func checkImport(module, pkg, importPath string, allow []string) string {
 	if matchesAny(testOnly, pkg) {
 		return ""
 	}
-	for _, r := range libraryRules {
-		if matches(r.library, importPath) && !matchesAny(r.allow, pkg) {
-			return fmt.Sprintf("%q must not import %q", pkg, importPath)
-		}
+	i := slices.IndexFunc(libraryRules, func(r libraryRule) bool { return matches(r.library, importPath) })
+	if i >= 0 && !matchesAny(libraryRules[i].allow, pkg) {
+		return fmt.Sprintf("%q must not import %q", pkg, importPath)
 	}
 	return ""
 }

@@ -2,6 +2,7 @@
 package expect
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -14,7 +15,21 @@ import (
 // any order, and what it leaves out must not be there.
 func YAML(t testing.TB, want string, object any) {
 	t.Helper()
-	assert.Equal(t, canonical(t, []byte(Dedent(want))), marshal(t, object))
+	expected, actual := canonical(t, []byte(Dedent(want))), marshal(t, object)
+	if expected != actual {
+		assert.Fail(t, "not as expected", "%s\nall of it is:\n%s", difference(expected, actual), actual)
+	}
+}
+
+// difference is the first line in which two texts differ, with the lines before it.
+func difference(expected, actual string) string {
+	want, have := strings.Split(expected, "\n"), strings.Split(actual, "\n")
+	n := 0
+	for n < min(len(want), len(have))-1 && want[n] == have[n] {
+		n++
+	}
+	before := strings.Join(want[max(0, n-4):n], "\n")
+	return fmt.Sprintf("%s\n%s   <- expected\n%s   <- is, in line %d", before, want[n], have[n], n+1)
 }
 
 // Dedent removes the indentation of the first line from every line.

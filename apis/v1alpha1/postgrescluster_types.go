@@ -1,0 +1,116 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PostgresCluster is a PostgreSQL primary and its streaming standbys. Version v1 has more fields; use it for new clusters.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=postgresclusters,singular=postgrescluster,shortName=pgc,scope=Namespaced,categories=all
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.postgresVersion`,description="PostgreSQL version"
+// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.spec.replicas`,description="Instances wanted, primary included"
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.primaryHost`,description="Host that takes writes"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 50",message="metadata.name: must have at most 50 characters, since the names of Pods and Services are made from it; choose a shorter name"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name: must begin with a lower-case letter and have only lower-case letters, digits and '-', since Services are named after it"
+type PostgresCluster struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the cluster that is wanted.
+	// +required
+	Spec PostgresClusterSpec `json:"spec"`
+
+	// status is the cluster that was last observed.
+	// +optional
+	Status PostgresClusterStatus `json:"status,omitempty"`
+}
+
+// PostgresClusterList is a list of PostgresClusters.
+//
+// +kubebuilder:object:root=true
+type PostgresClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PostgresCluster `json:"items"`
+}
+
+// PostgresClusterSpec is the cluster that is wanted.
+type PostgresClusterSpec struct {
+	// replicas is the number of instances, the primary included: 1 to 9.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=9
+	// +required
+	Replicas int32 `json:"replicas"`
+
+	// postgresVersion is the PostgreSQL version, with or without its minor: "16" or "16.14". The major is one of 15 to 18 and
+	// cannot be changed. A minor selects the operator's image of exactly that version; where there is none, its default image
+	// of the major runs, which the Ready condition says. A change applies to an instance when its Pod is next made anew.
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^1[3-8](\.[0-9]+)?$`
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^1[34]')",messageExpression="'PostgreSQL ' + self + ' is not supported any more; use a version of 15 to 18, and move the data with pg_dump'"
+	// +kubebuilder:validation:XValidation:rule="self.substring(0, 2) == oldSelf.substring(0, 2)",messageExpression="'the major cannot be changed yet, from ' + oldSelf + ' to ' + self + '; keep ' + oldSelf.substring(0, 2) + ', or create a new cluster of the other version and move the data with pg_dump'"
+	// +required
+	PostgresVersion string `json:"postgresVersion"`
+
+	// storage is the volume that each instance gets.
+	// +required
+	Storage StorageSpec `json:"storage"`
+}
+
+// StorageSpec is the volume of each instance.
+type StorageSpec struct {
+	// size of the volume, such as 10Gi; at least 128Mi. It can grow, where the storage class allows it, and never shrink.
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('128Mi')) >= 0",message="must be a quantity of at least 128Mi, such as 10Gi"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || !isQuantity(string(oldSelf)) || quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0",messageExpression="'a volume cannot shrink from ' + string(oldSelf) + '; keep the size or choose a larger one'"
+	// +required
+	Size resource.Quantity `json:"size"`
+
+	// storageClassName is the StorageClass of new volumes; "" means the cluster's default class.
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	StorageClassName string `json:"storageClassName"`
+}
+
+// Phase is a one-word summary of the conditions, for people.
+//
+// +kubebuilder:validation:Enum=Creating;Ready;Failed
+type Phase string
+
+const (
+	// PhaseCreating is the phase until the cluster has been ready for the first time.
+	PhaseCreating Phase = "Creating"
+	// PhaseReady is the phase of a cluster whose primary serves.
+	PhaseReady Phase = "Ready"
+	// PhaseFailed is the phase of a cluster that does not serve: something is wrong with it, or it is suspended or being
+	// deleted. The Ready condition says which.
+	PhaseFailed Phase = "Failed"
+)
+
+// PostgresClusterStatus is the cluster that was last observed.
+type PostgresClusterStatus struct {
+	// phase is a one-word summary of the conditions.
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+
+	// primaryHost is the host that takes writes.
+	// +optional
+	PrimaryHost string `json:"primaryHost,omitempty"`
+
+	// replicaHosts are the hosts of the standbys, for reads.
+	// +listType=atomic
+	// +optional
+	ReplicaHosts []string `json:"replicaHosts,omitempty"`
+
+	// conditions are Ready, Progressing and Degraded.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}

@@ -1,0 +1,25 @@
+package validate
+
+import (
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/facts"
+)
+
+// Problems are what the rules object to in a cluster that exists. Left out are those that others tell better, with what came of
+// it: names that are taken (the writer, before each write), volumes with other data (the planner), parameters (PostgreSQL itself).
+func Problems(c *v1.PostgresCluster, f Facts) []facts.Problem {
+	var all []facts.Problem
+	add := func(reason, path, message string) {
+		if message != "" {
+			all = append(all, facts.Problem{Reason: reason, Message: path + ": " + message})
+		}
+	}
+	if waiting(f.Volumes) { // what is bound stays, whatever becomes of its class
+		add(v1.ReasonStorageClassNotFound, classPath.String(), missingClass(c, f))
+	}
+	if size := c.Spec.Storage.Size; size != nil {
+		add(v1.ReasonVolumeNotExpandable, sizePath.String(), rigidVolumes(*size, f))
+	}
+	add(v1.ReasonInvalidSpec, imagePath.String(), badImage(c.Spec.Image))
+	return all
+}
