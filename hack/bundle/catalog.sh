@@ -17,6 +17,17 @@ package() {
     --description config/catalog/description.md --icon config/catalog/icon.svg --output yaml
 }
 
+minor() { cut -d. -f1,2 <<<"$1"; }
+
+# from VERSION...: the oldest version that goes to the last of these, which are in order, in one step: the first of the minor version
+# before its own. Agents are not restarted with the operator, and it understands those of one minor version before, no older ones.
+from() {
+  local own before="" version
+  own=$(minor "${!#}")
+  for version; do [ "$(minor "$version")" = "$own" ] || before=$(minor "$version"); done
+  for version; do [ "$(minor "$version")" != "${before:-$own}" ] || { echo "$version"; return; }; done
+}
+
 # channel NAME: its entries, newest first
 channel() {
   local all=() i
@@ -25,7 +36,7 @@ channel() {
   printf -- '---\nschema: olm.channel\npackage: pgsteward\nname: %s\nentries:\n' "$1"
   for ((i = ${#all[@]} - 1; i > 0; i--)); do
     printf -- '- name: pgsteward.v%s\n  replaces: pgsteward.v%s\n  skipRange: ">=%s <%s"\n' \
-      "${all[i]}" "${all[i - 1]}" "${all[0]}" "${all[i]}"
+      "${all[i]}" "${all[i - 1]}" "$(from "${all[@]:0:i + 1}")" "${all[i]}"
   done
   printf -- '- name: pgsteward.v%s\n' "${all[0]}"
 }

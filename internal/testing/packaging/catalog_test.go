@@ -218,7 +218,8 @@ func checkHead(channel blob, versions map[string]semver.Version) []string {
 
 var boundedRange = regexp.MustCompile(`^>=(\S+) <(\S+)$`)
 
-// checkEdges wants an entry to replace the one before it, and to be reached from every older one of the channel.
+// checkEdges wants an entry to replace the one before it, and to be reached in one step from its own minor version and the one before,
+// and from no older one: the operator understands agents of one minor version before.
 func checkEdges(channel string, e entry, versions map[string]semver.Version) []string {
 	var problems say
 	own := versions[e.Name]
@@ -252,12 +253,31 @@ func checkEdges(channel string, e entry, versions map[string]semver.Version) []s
 	if parts[2] != own.String() {
 		problems.add("%s has a skipRange up to %s, not up to its own version", where, parts[2])
 	}
+	before := minorBefore(own, older, versions)
 	for _, name := range older {
-		if !inRange(versions[name]) {
+		far := versions[name].LT(before)
+		if !far && !inRange(versions[name]) {
 			problems.add("%s has the skipRange %s, which excludes %s: who runs it cannot upgrade in one step", where, e.SkipRange, name)
+		}
+		if far && inRange(versions[name]) {
+			problems.add("%s has the skipRange %s, which includes %s: more than one minor version back", where, e.SkipRange, name)
 		}
 	}
 	return problems
+}
+
+// minorBefore is the beginning of the newest minor version, among older ones in order, that is not own's; or of own's, if all are.
+func minorBefore(own semver.Version, older []string, versions map[string]semver.Version) semver.Version {
+	start := func(v semver.Version) semver.Version {
+		// the lowest of all pre-releases comes first
+		return semver.Version{Major: v.Major, Minor: v.Minor, Pre: []semver.PRVersion{{IsNum: true}}}
+	}
+	for _, name := range slices.Backward(older) {
+		if v := versions[name]; v.Major != own.Major || v.Minor != own.Minor {
+			return start(v)
+		}
+	}
+	return start(own)
 }
 
 // checkBlob wants a bundle's blob to be small, and free of what OLM v1 refuses.

@@ -147,7 +147,7 @@ func line(versions ...string) catalog {
 		e := entry{Name: name}
 		if i > 0 {
 			e.Replaces = packageName + ".v" + versions[i-1]
-			e.SkipRange = fmt.Sprintf(">=%s <%s", versions[0], version)
+			e.SkipRange = fmt.Sprintf(">=%s <%s", versions[i-1], version)
 		}
 		entries = append(entries, e)
 		c.bundles[name] = blob{Name: name, Image: "example.com/bundle@sha256:" + strings.Repeat("0", 64), Properties: []property{
@@ -177,8 +177,10 @@ func TestRejectsCatalog(t *testing.T) {
 			"channel stable-v0 has a cycle: pgsteward.v0.2.0 replaces pgsteward.v0.3.0 replaces pgsteward.v0.2.0"},
 		{"no head", func(c *catalog) { c.channels[1].Entries[0].Replaces = "pgsteward.v0.3.0" },
 			"channel stable-v0 has no head"},
-		{"a skipRange without the running version", func(c *catalog) { c.channels[1].Entries[2].SkipRange = ">=0.2.0 <0.3.0" },
-			"pgsteward.v0.3.0 has the skipRange >=0.2.0 <0.3.0, which excludes pgsteward.v0.1.0"},
+		{"a skipRange without the running version", func(c *catalog) { c.channels[1].Entries[2].SkipRange = ">=0.2.1 <0.3.0" },
+			"pgsteward.v0.3.0 has the skipRange >=0.2.1 <0.3.0, which excludes pgsteward.v0.2.0"},
+		{"a skipRange over two minor versions", func(c *catalog) { c.channels[1].Entries[2].SkipRange = ">=0.1.0 <0.3.0" },
+			"which includes pgsteward.v0.1.0: more than one minor version back"},
 		{"a skipRange without an end", func(c *catalog) { c.channels[1].Entries[2].SkipRange = "<0.3.0" }, "which is not bounded"},
 		{"a skipRange beyond itself", func(c *catalog) { c.channels[1].Entries[2].SkipRange = ">=0.1.0 <0.4.0" }, "not up to its own version"},
 		{"skipped by range only", func(c *catalog) { c.channels[1].Entries[2].Replaces = "" }, `pgsteward.v0.3.0 replaces "", not pgsteward.v0.2.0`},
