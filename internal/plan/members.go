@@ -25,6 +25,9 @@ func members(f *facts.Cluster) []Member {
 	return all
 }
 
+// roster is the members, those that exist and, if they are too few, new ones: first those that have a volume already, the
+// primary's before the standbys', which may lack its last transactions; then the lowest free numbers. An instance that is still
+// being deleted keeps its number, and its place: it may be on its way back. A volume with somebody else's data keeps its place too,
 // and is refused, since another number in its place would hide that.
 func roster(f *facts.Cluster) ([]Member, []Refusal) {
 	have := existing(f)

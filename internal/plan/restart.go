@@ -59,6 +59,7 @@ func harmlessToRestart(i facts.Instance) bool {
 	return known && report.Problem != nil && report.State == "Failed"
 }
 
+// restartRevoked makes a Pod anew whose token is rejected: it can neither hold nor watch the Lease. Those that do not serve, as the
 // primary soon will not, at once; the others one at a time, while all else serves.
 func restartRevoked(f *facts.Cluster) (Decision, bool) {
 	revoked := func(i facts.Instance) bool {
