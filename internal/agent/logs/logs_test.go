@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -89,6 +90,46 @@ func TestWords(t *testing.T) {
 		words.add("FATAL", "walreceiver", "again")
 	}
 	assert.Len(t, words.Since(before), keptWords)
+}
+
+func TestWords_CannotFollow_of_a_follower_only(t *testing.T) {
+	t.Parallel()
+	const text = `"message":"requested WAL segment 000000010000000000000003 has already been removed"}`
+	for line, want := range map[string]bool{
+		`{"error_severity":"LOG","backend_type":"startup",` + text:                                              true,
+		`{"error_severity":"FATAL","backend_type":"walreceiver",` + text:                                        true,
+		`{"error_severity":"LOG","backend_type":"client backend",` + text:                                       false, // RAISE LOG
+		`{"error_severity":"FATAL","backend_type":"client backend",` + text:                                     false, // a parameter of that name
+		`{"error_severity":"LOG","backend_type":"postmaster",` + text:                                           false,
+		`{"error_severity":"FATAL",` + text:                                                                     false,
+		`2026-11-29 23:00:00.000 GMT [12] FATAL:  requested WAL segment has already been removed`:               false,
+		`2026-11-29 23:00:00.000 GMT [12] LOG:  new timeline 2 forked off current database system timeline 1 x`: false,
+	} {
+		reader, _ := newReader()
+		before := time.Now()
+		reader.Line(line)
+		assert.Equal(t, want, reader.Words.CannotFollow(before) != "", line)
+	}
+}
+
+func TestReader_long_record_forges_nothing(t *testing.T) {
+	t.Parallel()
+	forged := `{"error_severity":"FATAL","backend_type":"walreceiver","message":"x has already been removed"}`
+	for offset := range 200 { // wherever the record is cut, what follows must not begin a line
+		long := `{"error_severity":"LOG","message":"a: FATAL:  forged ` + strings.Repeat("x", maxLine-offset) + forged
+		lines := bufio.NewReaderSize(strings.NewReader(long+"\nnext\n"), 64<<10)
+		line, err := readLine(lines)
+		require.NoError(t, err)
+		next, err := readLine(lines)
+		require.NoError(t, err)
+		require.Equal(t, "next", next)
+		if offset == 0 {
+			reader, _ := newReader()
+			before := time.Now()
+			reader.Line(line)
+			assert.Empty(t, reader.Words.Since(before), "nor does the beginning say anything")
+		}
+	}
 }
 
 func TestReader_Run(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 const (
 	// pipeMode lets only the server's own user write.
 	pipeMode = 0o600
-	// maxLine bounds one record; what is longer is cut into lines that are no JSON.
+	// maxLine bounds one record; the rest of a longer one is dropped.
 	maxLine = 1 << 20
 )
 
@@ -84,6 +84,8 @@ func (r *Reader) Run(ctx context.Context, pipe *os.File) {
 	}
 }
 
+// readLine reads one line. The rest of one that is too long is no line of its own: a client that logs a long text would choose
+// what it says, and so speak for the server.
 func readLine(from *bufio.Reader) (string, error) {
 	var line strings.Builder
 	for {
@@ -91,8 +93,10 @@ func readLine(from *bufio.Reader) (string, error) {
 		if err != nil {
 			return line.String(), err
 		}
-		line.Write(part)
-		if !isPrefix || line.Len() >= maxLine {
+		if line.Len() < maxLine {
+			line.Write(part)
+		}
+		if !isPrefix {
 			return line.String(), nil
 		}
 	}
@@ -113,6 +117,9 @@ func (r *Reader) Line(line string) {
 		return
 	}
 	severity, message := split(line)
+	if strings.HasPrefix(line, "{") {
+		severity, message = "", line // a record that was cut: a severity in it is a client's text
+	}
 	r.Words.add(severity, "", message)
 	r.log.LogAttrs(context.Background(), level(severity), message)
 }

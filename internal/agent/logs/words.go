@@ -16,6 +16,8 @@ type Word struct {
 	Message  string
 	// Ends says whether the server itself ends with it, and not only one of its processes, such as a WAL receiver.
 	Ends bool
+	// follows says whether it is about following the upstream, by a process that does.
+	follows bool
 }
 
 // Words are PostgreSQL's last grave words.
@@ -39,9 +41,15 @@ func endsServer(severity, process string) bool {
 	return severity == "PANIC" || severity == "FATAL" && (process == "" || process == "postmaster" || process == "startup")
 }
 
+// isFollower says whether that kind of process follows the upstream. Only what such a one says may have the data cloned again:
+// a client puts any text it likes into the log, by RAISE LOG or in the name of a parameter. Plain text, of which the process is
+// not known, does not count: PostgreSQL starts its log collector before the first of these processes.
+func isFollower(process string) bool { return process == "walreceiver" || process == "startup" }
+
 // add takes a message of a process of that kind (pg_stat_activity.backend_type).
 func (w *Words) add(severity, process, message string) {
-	if severity != "FATAL" && severity != "PANIC" && (severity != "LOG" || !isAboutFollowing(message)) {
+	follows := isFollower(process) && isAboutFollowing(message)
+	if severity != "FATAL" && severity != "PANIC" && (severity != "LOG" || !follows) {
 		return
 	}
 	for _, prefix := range harmless {
@@ -51,7 +59,9 @@ func (w *Words) add(severity, process, message string) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.words = append(w.words, Word{At: time.Now(), Severity: severity, Message: message, Ends: endsServer(severity, process)})
+	w.words = append(w.words, Word{
+		At: time.Now(), Severity: severity, Message: message, Ends: endsServer(severity, process), follows: follows,
+	})
 	if len(w.words) > keptWords {
 		w.words = w.words[1:]
 	}
@@ -120,7 +130,7 @@ func isAboutFollowing(message string) bool {
 // CannotFollow is what a standby said after the moment from which follows that it must be cloned again; empty if it did not.
 func (w *Words) CannotFollow(moment time.Time) string {
 	for _, word := range w.Since(moment) {
-		if isAboutFollowing(word.Message) {
+		if word.follows {
 			return word.Message
 		}
 	}
