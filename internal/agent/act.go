@@ -56,8 +56,8 @@ func (a *Agent) fence(w *world) bool {
 	if !writes || w.decision.Action == election.RunPrimary && w.server.Writable {
 		return false
 	}
+	a.server.Stop(supervise.Immediate) // before anything is said, which may block
 	a.log.Error("Stopping PostgreSQL, which runs read-write without the lease", "holder", w.view.Holder)
-	a.server.Stop(supervise.Immediate)
 	return true
 }
 

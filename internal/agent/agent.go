@@ -26,6 +26,7 @@ import (
 type Agent struct {
 	options Options
 	log     *slog.Logger
+	output  *logs.Output
 
 	children *supervise.Children
 	server   *supervise.Server
@@ -99,9 +100,11 @@ type memory struct {
 
 // New is an agent that does nothing yet.
 func New(options Options) *Agent {
-	log := slog.New(slog.NewJSONHandler(options.Output, &slog.HandlerOptions{Level: options.LogLevel}))
+	output := logs.NewOutput(options.Output)
+	log := slog.New(slog.NewJSONHandler(output, &slog.HandlerOptions{Level: options.LogLevel}))
 	a := &Agent{
 		options: options,
+		output:  output,
 		log:     log.With("logger", "agent", "instance", options.Instance),
 		reader:  logs.NewReader(log),
 		kick:    make(chan struct{}, 1),
@@ -143,6 +146,8 @@ func (a *Agent) poke() {
 // Run runs the instance until the context ends; then it stops PostgreSQL in the right order and returns. An error means that
 // it could not even begin.
 func (a *Agent) Run(ctx context.Context) error {
+	go a.output.Run() // waited for within a bound: the output may block for ever
+	defer a.output.Close(flushTimeout)
 	pipes, err := logs.Open(a.options.Paths.logs(), a.chown)
 	if err != nil {
 		return err

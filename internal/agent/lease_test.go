@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,11 +65,29 @@ func TestAgent_lease(t *testing.T) {
 		c.lease.cut(false, false)
 		a.awaitReady(agentapi.RolePrimary)
 	})
+	t.Run("stops in time while nothing takes the log", func(t *testing.T) {
+		a.log.mu.Lock() // as if the container runtime hung
+		release := sync.OnceFunc(a.log.mu.Unlock)
+		defer release()
+		c.lease.cut(true, false)
+		assert.Eventually(t, func() bool { return !a.agent.server.Snapshot().Running }, short, 5*time.Millisecond)
+		assert.Less(t, a.agent.view().SinceRenewal, duration)
+		a.await(short, "saying why", func(s agentapi.Status) bool { return s.Problem != nil && s.Problem.Reason == reasonLease })
+		release()
+		c.lease.cut(false, false)
+		a.awaitReady(agentapi.RolePrimary)
+	})
 	t.Run("a lease that was made anew is taken again", func(t *testing.T) {
-		c.change(func(c *agentapi.Config) { c.Bootstrap = "" })
+		c.change(func(c *agentapi.Config) {
+			c.Bootstrap = ""
+			c.Members = append(c.Members, agentapi.Member{Name: "db-2", Host: "127.0.0.99"}) // it is silent
+		})
+		pid := a.agent.server.Snapshot().PID
 		c.lease.recreate()
 		require.Eventually(t, func() bool { return c.lease.holder() == "db-1" }, short, often)
+		time.Sleep(duration) //nolint:forbidigo // nothing else happens
 		a.awaitReady(agentapi.RolePrimary)
+		assert.Equal(t, pid, a.agent.server.Snapshot().PID, "it went on")
 	})
 	t.Run("another Pod of the instance is waited for", func(t *testing.T) {
 		a.stop()

@@ -109,6 +109,8 @@ const (
 	cloneLast    = 15 * time.Second
 	// releaseTimeout bounds the last words to the API server.
 	releaseTimeout = 3 * time.Second
+	// flushTimeout bounds writing the rest of the log at the end.
+	flushTimeout = 2 * time.Second
 	// DefaultFollowBound is how long a standby that says it cannot follow may try before it is cloned again.
 	DefaultFollowBound = 10 * time.Second
 	// promoteRetry is how long a promotion may take before it is asked for again.

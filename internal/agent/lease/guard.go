@@ -28,8 +28,8 @@ func Guard(ctx context.Context, keeper *Keeper, server *supervise.Server, log *s
 		}
 		mode := stopMode(keeper.View(), keeper.Timings())
 		if mode > now.Stopping {
+			server.Stop(mode) // before anything is said, which may block
 			log.Error("Stopping PostgreSQL, since the lease was not renewed in time", "mode", int(mode))
-			server.Stop(mode)
 		}
 	}
 }
