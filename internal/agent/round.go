@@ -161,7 +161,7 @@ func (a *Agent) facts(w *world) election.Facts {
 		Self: a.options.Instance, Pod: a.options.PodUID, Data: ownData(w),
 		Lease: election.Lease{
 			Known: w.view.Known, Holder: w.view.Holder, HolderPod: w.view.HolderPod,
-			SystemIdentifier: w.view.SystemIdentifier, Expired: w.view.Expired,
+			SystemIdentifier: w.view.SystemIdentifier, Expired: w.view.Expired, Held: a.keeper != nil && a.fresh(w),
 		},
 		Bootstrap: a.config.Bootstrap, SystemIdentifier: a.config.SystemIdentifier,
 	}

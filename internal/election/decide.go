@@ -16,6 +16,7 @@ var rules = []rule{
 	{"lease-unknown", leaseUnknown},
 	{"wrong-data", wrongData},
 	{"holder-with-data", holderWithData},
+	{"holder-forgotten", holderForgotten},
 	{"holder-bootstrap", holderBootstrap},
 	{"holder-data-lost", holderDataLost},
 	{"follow-holder", followHolder},
@@ -23,6 +24,7 @@ var rules = []rule{
 	{"empty-waits", emptyWaits},
 	{"members-silent", membersSilent},
 	{"less-advanced", lessAdvanced},
+	{"writer-may-live", writerMayLive},
 	{"campaign", campaign},
 }
 
@@ -72,6 +74,13 @@ func holderWithData(f Facts) (Decision, bool) {
 		return wait("another Pod of this instance may still be running; waiting for the lease to run out"), true
 	}
 	return Decision{Action: RunPrimary, Reason: "holds the lease"}, true
+}
+
+func holderForgotten(f Facts) (Decision, bool) {
+	if f.Lease.Holder != "" || !f.Lease.Held || !f.Data.Kind.HasData() {
+		return Decision{}, false
+	}
+	return Decision{Action: RunPrimary, Reason: "held the lease that was made anew, and takes it back"}, true
 }
 
 // otherPodMayWrite says whether the Lease is that of another Pod of this instance, which may not have stopped.
@@ -184,6 +193,13 @@ func compare(a, b Member) int {
 // compareNames orders names by number: shorter before longer.
 func compareNames(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+}
+
+func writerMayLive(f Facts) (Decision, bool) {
+	if f.Lease.Expired {
+		return Decision{}, false
+	}
+	return wait("there is no primary; waiting until whoever may have held a lease that was deleted has stopped"), true
 }
 
 func campaign(f Facts) (Decision, bool) {

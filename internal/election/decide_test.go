@@ -41,6 +41,7 @@ func TestDecide(t *testing.T) {
 	unknown := Data{}
 	primary, standby := data(DataPrimary, 1, 100), data(DataStandby, 1, 100)
 	named := func(f *Facts) { f.Bootstrap = "db-2" }
+	unchanged := func(f *Facts) { f.Lease.Expired = true }
 	for name, test := range map[string]struct {
 		facts   Facts
 		action  Action
@@ -75,6 +76,16 @@ func TestDecide(t *testing.T) {
 		"holder by another Pod, whose lease has run out": {
 			facts:  facts(primary, unknown, unknown).held("db-2").with(func(f *Facts) { f.Lease.HolderPod, f.Lease.Expired = "pod-old", true }),
 			action: RunPrimary, rule: "holder-with-data"},
+
+		"held a lease that was made anew, while a member is silent": {
+			facts:  facts(primary, unknown, unknown).with(func(f *Facts) { f.Lease.Held = true }),
+			action: RunPrimary, rule: "holder-forgotten"},
+		"held a lease that another holds now": {
+			facts:  facts(primary, unknown, unknown).held("db-1").with(func(f *Facts) { f.Lease.Held = true }),
+			action: RunStandby, rule: "follow-holder", follow: "db-1"},
+		"held a lease that was made anew before there was data": {
+			facts:  facts(none(), unknown, unknown).with(named).with(func(f *Facts) { f.Lease.Held = true }),
+			action: Bootstrap, rule: "bootstrap"},
 
 		"holder whose initdb was interrupted": {
 			facts:  facts(none(), unknown, unknown).held("db-2").with(named).with(func(f *Facts) { f.Lease.SystemIdentifier = "" }),
@@ -126,9 +137,13 @@ func TestDecide(t *testing.T) {
 		"a standby with a lower name has as much": {
 			facts: facts(standby, standby, none()), action: Wait, rule: "less-advanced"},
 		"a standby with a higher name has as much": {
-			facts: facts(standby, none(), standby), action: Campaign, rule: "campaign"},
-		"was primary": {facts: facts(primary, standby, data(DataStandby, 1, 500)), action: Campaign, rule: "campaign"},
-		"alone":       {facts: Facts{Self: "db-1", Data: primary, Lease: Lease{Known: true}}, action: Campaign, rule: "campaign"},
+			facts: facts(standby, none(), standby).with(unchanged), action: Campaign, rule: "campaign"},
+		"was primary": {
+			facts: facts(primary, standby, data(DataStandby, 1, 500)).with(unchanged), action: Campaign, rule: "campaign"},
+		"was primary, but the lease may have been made anew": {
+			facts: facts(primary, standby, standby), action: Wait, rule: "writer-may-live"},
+		"alone": {
+			facts: Facts{Self: "db-1", Data: primary, Lease: Lease{Known: true, Expired: true}}, action: Campaign, rule: "campaign"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

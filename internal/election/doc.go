@@ -19,19 +19,24 @@
 //  3. holder-with-data: I am the recorded holder and have data. RunPrimary. But while the Lease names another Pod of mine that
 //     did not say that it stopped, wait until the Lease has run out since its last change was seen: that Pod may be alive on a
 //     node that was cut off.
-//  4. holder-bootstrap: I am the holder, have no data, and no system was ever made: Bootstrap (initdb was interrupted).
-//  5. holder-data-lost: I am the holder and have no data otherwise: DataLost, never a new system.
-//  6. follow-holder: another instance is the holder. With data RunStandby of it, else CloneFrom it.
-//  7. bootstrap: nobody is the holder, I am empty and named to bootstrap, and no system is known: take the Lease and Bootstrap.
-//  8. empty-waits: nobody is the holder and I am empty: wait for somebody to clone from.
-//  9. members-silent: nobody is the holder, I have data, and some member has not answered: wait. After AnswerBound this is
+//  4. holder-forgotten: nobody is the recorded holder, but I renewed the Lease a moment ago and have data: the Lease was deleted
+//     and made anew. RunPrimary, which takes it back. Nobody else takes it meanwhile: that needs everybody's position (rules 10
+//     to 13), and whoever writes is the furthest.
+//  5. holder-bootstrap: I am the holder, have no data, and no system was ever made: Bootstrap (initdb was interrupted).
+//  6. holder-data-lost: I am the holder and have no data otherwise: DataLost, never a new system.
+//  7. follow-holder: another instance is the holder. With data RunStandby of it, else CloneFrom it.
+//  8. bootstrap: nobody is the holder, I am empty and named to bootstrap, and no system is known: take the Lease and Bootstrap.
+//  9. empty-waits: nobody is the holder and I am empty: wait for somebody to clone from.
+//  10. members-silent: nobody is the holder, I have data, and some member has not answered: wait. After AnswerBound this is
 //     reported as a problem, but it is never resolved by campaigning: the silent member may have the newest data.
-//  10. less-advanced: another member is further (timeline, then the directory that was primary on it, then LSN, then the lower
+//  11. less-advanced: another member is further (timeline, then the directory that was primary on it, then LSN, then the lower
 //     name): wait for it to take the Lease.
-//  11. campaign: I am the furthest: Campaign, that is, take the Lease by compare-and-swap.
+//  12. writer-may-live: the Lease was seen to change within its duration: wait. If it was deleted and made anew, it has forgotten
+//     which Pod may be writing, which may be one of mine that was cut off.
+//  13. campaign: I am the furthest: Campaign, that is, take the Lease by compare-and-swap.
 //
 // # What comes with failover
 //
-// An expired Lease of another holder is for now taken by nobody (rule 6 goes on following). Lease.Expired is computed already,
+// An expired Lease of another holder is for now taken by nobody (rule 7 goes on following). Lease.Expired is computed already,
 // from the last change that was seen locally and the monotonic clock, since failover will campaign on it.
 package election

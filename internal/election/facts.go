@@ -44,6 +44,8 @@ type Lease struct {
 	SystemIdentifier string
 	// Expired says whether the duration has passed since the last change that was seen, by the local monotonic clock.
 	Expired bool
+	// Held says whether this agent renewed it so recently that it may write, and has seen it in nobody else's hands since.
+	Held bool
 }
 
 // Member is another instance of the cluster, and what it has: DataUnknown if it did not answer.

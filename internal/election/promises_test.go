@@ -28,6 +28,7 @@ func randomFacts(random *rand.Rand) Facts {
 		Lease: Lease{
 			Known: random.Intn(4) > 0, Holder: pick("", "db-1", "db-2", "db-9"), HolderPod: pick("", "pod-2", "pod-old"),
 			SystemIdentifier: pick("", system), Expired: random.Intn(2) == 0,
+			Held: random.Intn(4) == 0,
 		},
 		Bootstrap: pick("", "db-1", "db-2"), SystemIdentifier: pick("", "", system),
 		Waited: time.Duration(random.Intn(100)) * time.Second,
@@ -103,7 +104,7 @@ func TestDecide_oneCampaigns(t *testing.T) {
 		var campaigning []Member
 		for i, self := range all {
 			others := slices.Delete(slices.Clone(all), i, i+1)
-			if Decide(Facts{Self: self.Name, Data: self.Data, Members: others, Lease: Lease{Known: true}}).Action == Campaign {
+			if Decide(Facts{Self: self.Name, Data: self.Data, Members: others, Lease: Lease{Known: true, Expired: true}}).Action == Campaign {
 				campaigning = append(campaigning, self)
 			}
 		}

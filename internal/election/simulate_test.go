@@ -116,7 +116,8 @@ func (s *simulation) run() {
 	}
 }
 
-// disturb starts, kills and cuts off Pods, and once in a while deletes the lease as a cluster that is made again does.
+// disturb starts, kills and cuts off Pods, and once in a while deletes the lease: as a cluster that is made again does, or by hand
+// while somebody writes.
 func (s *simulation) disturb() {
 	for _, instance := range s.instances {
 		switch {
@@ -133,7 +134,7 @@ func (s *simulation) disturb() {
 			instance.alive, instance.writing = false, false
 		}
 	}
-	if s.lease.system != "" && s.chance(1) && s.nobodyWrites() {
+	if s.lease.system != "" && s.chance(1) && (s.nobodyWrites() || s.chance(50)) {
 		s.note("the lease is made anew")
 		s.lease = simLease{version: s.lease.version + 1}
 		s.bootstrap = ""
@@ -159,7 +160,7 @@ func (s *simulation) observe(instance *simInstance) {
 	if s.chance(70) && (instance.seen == nil || instance.seen.version != s.lease.version) {
 		lease := s.lease
 		instance.seen, instance.seenAt = &lease, s.now
-		if lease.holder != instance.name || lease.pod != instance.pod {
+		if lease.holder != "" && (lease.holder != instance.name || lease.pod != instance.pod) {
 			instance.holding = false
 		}
 	}
@@ -178,7 +179,7 @@ func (s *simulation) facts(instance *simInstance) Facts {
 	if instance.seen != nil {
 		f.Lease = Lease{
 			Known: true, Holder: instance.seen.holder, HolderPod: instance.seen.pod, SystemIdentifier: instance.seen.system,
-			Expired: s.now-instance.seenAt > leaseTicks,
+			Expired: s.now-instance.seenAt > leaseTicks, Held: s.fresh(instance),
 		}
 	}
 	for _, other := range s.instances {
@@ -218,7 +219,7 @@ func (s *simulation) step(instance *simInstance) {
 // renew is compare-and-swap on what was seen; the request or its answer may be lost.
 func (s *simulation) renew(instance *simInstance) bool {
 	seen := instance.seen
-	fresh := instance.holding && s.now-instance.renewedAt < stopTicks
+	fresh := s.fresh(instance)
 	if s.chance(20) || seen.version != s.lease.version {
 		return fresh
 	}
@@ -239,6 +240,11 @@ func (s *simulation) renew(instance *simInstance) bool {
 	lease := s.lease
 	instance.seen, instance.seenAt, instance.holding, instance.renewedAt = &lease, s.now, true, s.now
 	return true
+}
+
+// fresh says whether the instance has renewed the lease so recently that it may write.
+func (s *simulation) fresh(instance *simInstance) bool {
+	return instance.holding && s.now-instance.renewedAt < stopTicks
 }
 
 func (s *simulation) write(instance *simInstance) {

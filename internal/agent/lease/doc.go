@@ -5,6 +5,9 @@
 // that goes on while the machine sleeps; so what it believes to hold has ended before anybody else, who counts from when the
 // change is seen, may think so.
 //
+// A Lease that was deleted, or was made anew without a holder, is not lost to anybody: the holder goes on until its renewal
+// runs out, and takes the new one by compare-and-swap.
+//
 // Renewal runs in a goroutine of its own and waits for nothing else. Guard stops the PostgreSQL server when renewal fails:
 // fast in time, immediately before the duration ends, and by force at the end.
 package lease

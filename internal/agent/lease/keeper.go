@@ -170,11 +170,17 @@ func (k *Keeper) observe(lease *coordinationv1.Lease) {
 	k.seenAt = k.now()
 	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
 	pod := lease.Annotations[naming.AnnotationHolderPod]
-	if k.holding && (holder != k.self || pod != k.pod) {
+	// Nobody is no other hands: the Lease was deleted and made anew. Whoever else would take it must know this instance's
+	// position first, which is the furthest; so this one goes on until its renewal runs out, and takes it back at once.
+	forgotten := k.holding && holder == ""
+	if k.holding && !forgotten && (holder != k.self || pod != k.pod) {
 		k.holding = false
 	}
 	after := k.view()
 	k.mu.Unlock()
+	if forgotten {
+		k.poke()
+	}
 	if before.Holder != after.Holder || before.Known != after.Known || before.Holding != after.Holding ||
 		before.HolderPod != after.HolderPod || before.SystemIdentifier != after.SystemIdentifier {
 		k.changed()

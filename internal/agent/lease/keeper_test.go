@@ -183,9 +183,8 @@ func TestKeeper_loses_a_race(t *testing.T) {
 func TestKeeper_sees_that_it_was_taken(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*coordinationv1.Lease){
-		"by another instance":              func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("db-2") },
-		"by another Pod of this instance":  func(l *coordinationv1.Lease) { l.Annotations[naming.AnnotationHolderPod] = "pod-b" },
-		"by nobody: it was deleted and is": func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil },
+		"by another instance":             func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("db-2") },
+		"by another Pod of this instance": func(l *coordinationv1.Lease) { l.Annotations[naming.AnnotationHolderPod] = "pod-b" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -204,6 +203,38 @@ func TestKeeper_sees_that_it_was_taken(t *testing.T) {
 			assert.Equal(t, supervise.Immediate, stopMode(f.View(), f.Timings()))
 		})
 	}
+}
+
+func TestKeeper_takes_back_what_was_made_anew(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	f.Hold(true)
+	f.SetSystemIdentifier("42")
+	require.NoError(t, f.attempt(t.Context()))
+	f.clock += time.Second
+	f.store.err = apierrors.NewNotFound(schema.GroupResource{}, "db-primary")
+	require.Error(t, f.attempt(t.Context()))
+	assert.True(t, f.View().Holding, "it was deleted")
+	f.store.err = nil
+	f.store.put(func(l *coordinationv1.Lease) { l.Spec, l.Annotations = coordinationv1.LeaseSpec{}, nil })
+	for len(f.kick) > 0 {
+		<-f.kick
+	}
+	f.see(t)
+	view := f.View()
+	assert.True(t, view.Holding)
+	assert.Empty(t, view.Holder)
+	assert.Equal(t, 7*time.Second, view.Remaining, "counted from the last renewal")
+	assert.Equal(t, supervise.Mode(0), stopMode(view, f.Timings()))
+	assert.Len(t, f.kick, 1, "it is taken back at once")
+	f.clock += 5 * time.Second
+	assert.Equal(t, supervise.Fast, stopMode(f.View(), f.Timings()), "not for longer than it was renewed for")
+
+	require.NoError(t, f.attempt(t.Context()))
+	view = f.View()
+	assert.Equal(t, "db-1", view.Holder)
+	assert.Equal(t, "42", view.SystemIdentifier)
+	assert.Equal(t, 8*time.Second, view.Remaining)
 }
 
 func TestKeeper_waits_for_another_Pod_of_its_own(t *testing.T) {
