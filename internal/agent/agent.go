@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -182,8 +183,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// lockVolume waits until no other process works on the volume: another Pod of this instance may still be stopping there. It
-// returns nil when the context has ended.
+// lockVolume waits until no other process works on the volume: another Pod of this instance may still be stopping there. What
+// else keeps it from being locked is a problem that somebody must solve; until then the Pod stays and says it. It returns nil
+// when the context has ended.
 func (a *Agent) lockVolume(ctx context.Context) *os.File {
 	ticker := time.NewTicker(roundInterval)
 	defer ticker.Stop()
@@ -197,7 +199,14 @@ func (a *Agent) lockVolume(ctx context.Context) *os.File {
 			said = err.Error()
 			a.log.Warn("Waiting for the data volume", "error", err)
 		}
-		a.health.Beat(false, err.Error())
+		status, _ := a.board.Status()
+		status.State, status.Problem = agentapi.StateWaiting, nil
+		inUse := errors.Is(err, datadir.ErrInUse)
+		if !inUse {
+			status.State, status.Problem = agentapi.StateFailed, problem(reasonServer, err.Error())
+		}
+		a.board.Set(status)
+		a.health.Beat(!inUse, err.Error())
 		select {
 		case <-ctx.Done():
 			return nil
