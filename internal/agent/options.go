@@ -92,6 +92,8 @@ const (
 	streamGrace = 30 * time.Second
 	// leasePatience is how long a standby waits for the lease to be read before it starts without knowing whom to follow.
 	leasePatience = 3 * time.Second
+	// deniedBound is how long the API server must have denied the Pod's token until the token counts as lost.
+	deniedBound = 15 * time.Second
 	// setupGrace is how long a primary that has not made its roles and database yet is kept from being ready.
 	setupGrace = 15 * time.Second
 	// setupRetry is the pause after a setup that failed; after one that did not it grows to setupRefresh.

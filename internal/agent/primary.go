@@ -26,16 +26,24 @@ func (a *Agent) leaseProblem(w *world) *agentapi.Problem {
 	if w.view.Err == nil {
 		return nil
 	}
-	if rejected := accessProblem(w); rejected != nil {
+	if rejected := a.accessProblem(w); rejected != nil {
 		return rejected
 	}
 	return problem(reasonLease, fmt.Sprintf("the lease cannot be renewed: %v", w.view.Err))
 }
 
 // accessProblem is that the API server does not know this Pod any more: its token is of a ServiceAccount that was deleted. A Pod
-// that is made anew gets a new token, this one never does.
-func accessProblem(w *world) *agentapi.Problem {
-	if !apierrors.IsUnauthorized(w.view.Err) {
+// that is made anew gets a new token, this one never does. The API server also denies a good token when it cannot check it, for
+// a moment; so one denial says nothing.
+func (a *Agent) accessProblem(w *world) *agentapi.Problem {
+	if !apierrors.IsUnauthorized(w.view.Err) || a.fresh(w) {
+		return nil
+	}
+	bound := deniedBound
+	if w.view.Holding { // which does not write any more, so nothing is lost by a new Pod
+		bound = a.keeper.Timings().Renew
+	}
+	if w.view.Denied < bound {
 		return nil
 	}
 	return problem(reasonAccess, "the API server rejects the Pod's token: its ServiceAccount was deleted; the Pod must be made anew")

@@ -13,7 +13,7 @@ func (a *Agent) publish(w world, result outcome) bool {
 		ServerVersion: a.programs.Version.Text, FilesHash: a.options.Paths.hash(),
 	}
 	if status.Problem == nil {
-		status.Problem = accessProblem(&w)
+		status.Problem = a.accessProblem(&w)
 	}
 	if a.conf != nil {
 		status.ConfigGeneration = a.conf.Generation()

@@ -40,6 +40,8 @@ type View struct {
 	Holding bool
 	// Err is why the last request failed; nil if it did not.
 	Err error
+	// Denied is how long the API server has denied this Pod's token, without recognizing it once in between.
+	Denied time.Duration
 }
 
 // Options are what a Keeper needs.
@@ -74,6 +76,8 @@ type Keeper struct {
 	renewedAt time.Duration
 	holding   bool
 	err       error
+	// deniedAt is when the first request was denied after the last one that was not; nil if none was.
+	deniedAt *time.Duration
 }
 
 // NewKeeper is a keeper that does not want to hold the Lease yet.
@@ -141,10 +145,13 @@ func (k *Keeper) View() View {
 
 func (k *Keeper) view() View {
 	view := View{Err: k.err, Holding: k.holding}
+	now := k.now()
+	if k.deniedAt != nil {
+		view.Denied = now - *k.deniedAt
+	}
 	if k.lease == nil {
 		return view
 	}
-	now := k.now()
 	view.Known = true
 	view.Holder = ptr.Deref(k.lease.Spec.HolderIdentity, "")
 	view.HolderPod = k.lease.Annotations[naming.AnnotationHolderPod]
@@ -241,5 +248,11 @@ func (k *Keeper) note(err error) {
 	defer k.mu.Unlock()
 	if err == nil || !apierrors.IsConflict(err) {
 		k.err = err
+	}
+	switch {
+	case err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
+		k.deniedAt = nil // it knows who asks; any other failure says nothing about that
+	case apierrors.IsUnauthorized(err) && k.deniedAt == nil:
+		k.deniedAt = ptr.To(k.now())
 	}
 }

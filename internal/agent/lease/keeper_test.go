@@ -167,6 +167,27 @@ func TestKeeper_never_takes_what_another_holds(t *testing.T) {
 	assert.True(t, f.View().Expired)
 }
 
+func TestKeeper_Denied(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	f.Hold(true)
+	try := func(err error) time.Duration {
+		f.store.err = err
+		_ = f.attempt(t.Context())
+		f.clock += time.Second
+		return f.View().Denied
+	}
+	denied := apierrors.NewUnauthorized("Unauthorized")
+	assert.Zero(t, try(nil))
+	assert.Equal(t, time.Second, try(denied))
+	assert.Equal(t, 2*time.Second, try(denied))
+	assert.Equal(t, 3*time.Second, try(errors.New("timeout")), "that says nothing about the token")
+	assert.Equal(t, 4*time.Second, try(denied))
+	assert.Zero(t, try(apierrors.NewNotFound(schema.GroupResource{}, "db-primary")), "the token was recognized")
+	assert.Equal(t, time.Second, try(denied))
+	assert.Zero(t, try(nil))
+}
+
 func TestKeeper_loses_a_race(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
