@@ -131,6 +131,7 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 		Credentials: secrets, Settings: r.Settings,
 	}
 	errs := []error{r.Writer.Objects(ctx, c, o.Objects, build.Objects(input))}
+	input.Unwritten = errs[0] != nil
 	for _, unwanted := range build.Unwanted(input) {
 		errs = append(errs, r.Writer.Delete(ctx, o.Objects.Get(unwanted.Kind, unwanted.Name)))
 	}
@@ -156,8 +157,8 @@ func (r *PostgresCluster) act(ctx context.Context, o observe.Observation, action
 		return r.Writer.Delete(ctx, o.Objects.Get("StatefulSet", a.Instance))
 	case plan.RestartInstance:
 		return r.Writer.DeletePod(ctx, o.Facts.Namespace, naming.Pod(a.Instance), a.PodUID)
-	case plan.ReplaceVolume:
-		return r.Writer.Delete(ctx, o.Objects.Get("PersistentVolumeClaim", naming.DataVolume(a.Instance)))
+	case plan.ReplaceVolume: // unless it was bound meanwhile
+		return r.Writer.DeleteUnchanged(ctx, o.Objects.Get("PersistentVolumeClaim", naming.DataVolume(a.Instance)))
 	case plan.RemoveInstances:
 		return r.deleteAll(ctx, o, func(kind string) bool { return kind == "StatefulSet" })
 	case plan.RemoveRest:

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -44,11 +45,16 @@ type Live interface {
 }
 
 // Objects applies those of the desired objects that differ from the live ones, in order. An object that is refused does not keep
-// the others from being written; all errors are returned, joined.
+// the others from being written; all errors are returned, joined. But nothing is written after a Secret that could not be: what
+// is in it was made for this pass, and what follows would tell of a password or an authority that nobody will ever see again.
 func (w *Writer) Objects(ctx context.Context, owner *v1.PostgresCluster, live Live, desired []runtime.ApplyConfiguration) error {
 	var errs []error
 	for _, object := range desired {
-		errs = append(errs, w.object(ctx, owner, live, object))
+		err := w.object(ctx, owner, live, object)
+		errs = append(errs, err)
+		if _, secret := object.(*coreac.SecretApplyConfiguration); secret && err != nil {
+			break
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -122,15 +128,28 @@ func (w *Writer) Pod(ctx context.Context, pod runtime.ApplyConfiguration) error 
 	return classify(err, "a Pod's labels and annotations")
 }
 
-// Delete deletes just this object, as it was observed; one that is gone or was replaced meanwhile is left alone.
+// Delete deletes just this object; one that is gone or was replaced meanwhile is left alone.
 func (w *Writer) Delete(ctx context.Context, object client.Object) error {
+	return w.delete(ctx, object, false)
+}
+
+// DeleteUnchanged deletes just this object, and only if nothing about it has changed since it was observed.
+func (w *Writer) DeleteUnchanged(ctx context.Context, object client.Object) error {
+	return w.delete(ctx, object, true)
+}
+
+func (w *Writer) delete(ctx context.Context, object client.Object, unchanged bool) error {
 	if object == nil || !object.GetDeletionTimestamp().IsZero() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	uid := object.GetUID()
-	err := w.Client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	preconditions := client.Preconditions{UID: &uid}
+	if unchanged {
+		preconditions.ResourceVersion = &version
+	}
+	err := w.Client.Delete(ctx, object, preconditions, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}

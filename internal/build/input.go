@@ -19,6 +19,8 @@ type Input struct {
 	Bootstrap string
 	// Stopped says that no instance is to run.
 	Stopped bool
+	// Unwritten says that not everything that Pods mount could be written in this pass: then no refresh is asked for.
+	Unwritten bool
 	// SystemIdentifier is empty while it is not known, and Holder, the instance that holds the Lease, while nobody does.
 	SystemIdentifier string
 	Holder           string

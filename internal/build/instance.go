@@ -61,11 +61,7 @@ func podSpec(in Input, m plan.Member) *coreac.PodSpecApplyConfiguration {
 		WithAutomountServiceAccountToken(true).
 		WithEnableServiceLinks(false).
 		WithTerminationGracePeriodSeconds(terminationGrace).
-		WithSecurityContext(coreac.PodSecurityContext().
-			WithRunAsNonRoot(true).
-			WithRunAsUser(instanceUser).WithRunAsGroup(instanceUser).WithFSGroup(instanceUser).
-			WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch).
-			WithSeccompProfile(coreac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))).
+		WithSecurityContext(podSecurity(in.Settings)).
 		WithAffinity(spread(c.Name)).
 		WithInitContainers(installContainer(in)).
 		WithContainers(postgresContainer(in, m)).
@@ -74,6 +70,18 @@ func podSpec(in Input, m plan.Member) *coreac.PodSpecApplyConfiguration {
 		spec.WithImagePullSecrets(coreac.LocalObjectReference().WithName(s.Name))
 	}
 	return spec
+}
+
+// podSecurity is what the "restricted" Pod Security Standard asks for, with a uid of ours where the platform assigns none.
+func podSecurity(s Settings) *coreac.PodSecurityContextApplyConfiguration {
+	context := coreac.PodSecurityContext().
+		WithRunAsNonRoot(true).
+		WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch).
+		WithSeccompProfile(coreac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))
+	if !s.UserAssigned {
+		context.WithRunAsUser(instanceUser).WithRunAsGroup(instanceUser).WithFSGroup(instanceUser)
+	}
+	return context
 }
 
 // spread keeps the instances on different nodes where there are enough.

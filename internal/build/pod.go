@@ -23,7 +23,7 @@ func Pods(in Input, f facts.Cluster) []Object {
 		if i.Pod == nil || i.Pod.Deleting {
 			continue
 		}
-		role, refresh := roleLabel(i, f.Holder), mustRefresh(i, hash, f.Now)
+		role, refresh := roleLabel(i, f.Holder), !in.Unwritten && mustRefresh(i, hash, f.Now)
 		if !refresh && i.Pod.Role == role {
 			continue
 		}

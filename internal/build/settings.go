@@ -13,6 +13,9 @@ type Settings struct {
 	OperatorImage string
 	// ServiceAccount and Namespace are the operator's own; without the former it needs no RoleBinding to come at Secrets.
 	ServiceAccount, Namespace string
+	// UserAssigned says that the platform gives each namespace its own range of uids and refuses others, as OpenShift does: then
+	// the Pods name none.
+	UserAssigned bool
 	// PostgresImages are the operator's images of PostgreSQL: the default one of a major by the major ("16"), others by their
 	// version ("16.12").
 	PostgresImages map[string]string

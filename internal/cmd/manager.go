@@ -4,15 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap/zapcore"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -86,6 +90,9 @@ func runManager(flags managerFlags) error {
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("access to Kubernetes: %w", err)
+	}
+	if settings.UserAssigned, err = assignsUsers(config); err != nil {
+		return err
 	}
 	options, err := managerOptions(flags)
 	if err != nil {
@@ -187,6 +194,19 @@ func settingsFromEnvironment() (build.Settings, error) {
 		}
 	}
 	return settings, nil
+}
+
+// assignsUsers says whether this is OpenShift, which lets Pods run only with uids of their namespace's range.
+func assignsUsers(config *rest.Config) (bool, error) {
+	api, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return false, fmt.Errorf("access to Kubernetes: %w", err)
+	}
+	groups, err := api.ServerGroups()
+	if err != nil {
+		return false, fmt.Errorf("asking for the API's groups: %w", err)
+	}
+	return slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == "security.openshift.io" }), nil
 }
 
 // managerOptions has a cache with nothing in it but what is ours, without the parts that we never read.

@@ -215,6 +215,11 @@ func CASecret(cluster string) string { return cluster + "-ca" }
 // ServerSecret has the certificate of PostgreSQL and of the agents.
 func ServerSecret(cluster string) string { return cluster + "-server" }
 
+// Secrets are the names of the cluster's Secrets.
+func Secrets(cluster string) []string {
+	return []string{CASecret(cluster), ServerSecret(cluster), ReplicationSecret(cluster), SuperuserSecret(cluster), AppSecret(cluster)}
+}
+
 // ServiceAccount is the name of the instances' ServiceAccount, Role and RoleBinding.
 func ServiceAccount(cluster string) string { return cluster + "-instance" }
 

@@ -175,10 +175,25 @@ func (c *clusterStreams) identify(authority credential.KeyPair) error {
 func (a *Agents) start(cluster types.NamespacedName, target Target, identity *tls.Config) *stream {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &stream{target: target, stop: cancel, since: time.Now()}
-	c := agentapi.NewClient(identity)
+	// the stream may live longer than the certificate: each new connection shows the cluster's present one
+	config := identity.Clone()
+	config.Certificates = nil
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return a.certificate(cluster) }
+	c := agentapi.NewClient(config)
 	c.Port = cmp.Or(a.Port, c.Port)
 	go a.hear(ctx, cluster, s, c)
 	return s
+}
+
+// certificate is our present client certificate for the cluster's agents.
+func (a *Agents) certificate(cluster types.NamespacedName) (*tls.Certificate, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := a.clusters[cluster]
+	if c == nil || c.identity == nil {
+		return nil, errors.New("the cluster is not followed any more")
+	}
+	return &c.identity.Certificates[0], nil
 }
 
 // hear calls the agent again and again, with a growing pause while it cannot be reached.

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
@@ -75,7 +77,33 @@ func (r *Reader) readObjects(ctx context.Context, c *v1.PostgresCluster) (Object
 	if err != nil || secrets == nil {
 		return objects, unknownFor, err
 	}
-	return objects, 0, objects.read(ctx, secrets, SecretKind(), c)
+	if err := objects.read(ctx, secrets, SecretKind(), c); err != nil {
+		return nil, 0, err
+	}
+	return objects, 0, r.readUncached(ctx, c, objects)
+}
+
+// readUncached asks the API server for those of the cluster's Secrets that the cache lacks: it may lag behind what was written
+// just now, and does not hold what lost our label. A password that exists must not be taken for a missing one, and be replaced.
+func (r *Reader) readUncached(ctx context.Context, c *v1.PostgresCluster, objects Objects) error {
+	if !c.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	for _, name := range naming.Secrets(c.Name) {
+		if objects.Get(SecretKind().Name, name) != nil {
+			continue
+		}
+		secret := &corev1.Secret{}
+		err := r.API.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, secret)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("reading Secret %s/%s: %w", c.Namespace, name, err)
+		case metav1.IsControlledBy(secret, c):
+			objects[SecretKind().Name] = append(objects[SecretKind().Name], secret)
+		}
+	}
+	return nil
 }
 
 // secretsOf is what reads the cluster's Secrets, or for how long there was nothing that could.

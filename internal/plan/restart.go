@@ -59,18 +59,18 @@ func harmlessToRestart(i facts.Instance) bool {
 	return known && report.Problem != nil && report.State == "Failed"
 }
 
-// restartRevoked makes a Pod anew whose token is rejected: it can neither hold nor watch the Lease. Those that do not serve, as the
-// primary soon will not, at once; the others one at a time, while all else serves.
+// restartRevoked makes a Pod anew whose token is rejected: it can neither hold nor watch the Lease. Those that do not serve at
+// once; standbys that do one at a time, while all else serves. A primary whose lease runs out stops serving by itself.
 func restartRevoked(f *facts.Cluster) (Decision, bool) {
 	revoked := func(i facts.Instance) bool {
 		report, known := i.Report.Get()
 		return known && report.Problem != nil && report.Problem.Reason == v1.ReasonAccessRevoked && i.Pod != nil && !i.Pod.Deleting && !i.Deleting
 	}
-	at := slices.IndexFunc(f.Instances, func(i facts.Instance) bool { return revoked(i) && (i.Name == f.Holder || !i.Ready()) })
-	if at < 0 {
+	at := slices.IndexFunc(f.Instances, func(i facts.Instance) bool { return revoked(i) && !i.Ready() })
+	if at < 0 { // nor a primary that still serves: its token may be good again in a moment
 		primary, _ := f.Instance(f.Holder)
 		resting := slices.ContainsFunc(f.Instances, func(i facts.Instance) bool { return !revoked(i) && !i.Ready() })
-		at = slices.IndexFunc(f.Instances, revoked)
+		at = slices.IndexFunc(f.Instances, func(i facts.Instance) bool { return revoked(i) && i.Name != f.Holder })
 		if at < 0 || resting || !primary.Ready() {
 			return Decision{}, false
 		}

@@ -28,6 +28,7 @@ func TestDecideRevoked(t *testing.T) {
 		plan.Decide(cluster().Replicas(2).HasSystem().With(revoked(given.Member(1).Standby()), standby(2)).Facts()).Action,
 		"nor when nobody holds the lease: this one may be who should")
 	assert.Equal(t, plan.None{}, action(primary(), revoked(standby(2).Ready())), "not while the primary is starting")
+	assert.Equal(t, plan.None{}, action(revoked(primary().Ready()), standby(2).Ready()), "a primary that serves is left alone: one answer may be wrong")
 	assert.Equal(t, plan.None{}, action(primary().Ready(), standby(2), revoked(standby(3).Ready())), "one at a time")
 	assert.Equal(t, plan.None{}, action(primary().Ready(), revoked(standby(2).Ready()).PodDeleting(), standby(3).Ready()), "once")
 }

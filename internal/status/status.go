@@ -153,6 +153,9 @@ func problems(in Input) []facts.Problem {
 	if in.Decision.Reason == v1.ReasonDeletionBlocked || in.Decision.AccessOnly {
 		all = append(all, facts.Problem{Reason: in.Decision.Reason, Message: in.Decision.Message})
 	}
+	if !f.Deleting {
+		all = append(all, volumesGoing(f)...)
+	}
 	for _, r := range in.Decision.Refused {
 		if r.Reason != "" {
 			all = append(all, facts.Problem{Reason: r.Reason, Message: r.Why})
@@ -178,6 +181,19 @@ func problems(in Input) []facts.Problem {
 			p.Message += " (likewise " + strings.Join(names, ", ") + ")"
 		}
 		all = append(all, p)
+	}
+	return all
+}
+
+// volumesGoing are volumes in use that somebody deletes: they stay until their Pod ends, and then the data is gone.
+func volumesGoing(f *facts.Cluster) []facts.Problem {
+	var all []facts.Problem
+	for _, v := range f.Volumes {
+		if i, exists := f.Instance(v.Instance); exists && !i.Deleting && v.Deleting {
+			all = append(all, facts.Problem{Reason: v1.ReasonVolumeLost, Message: fmt.Sprintf(
+				"PersistentVolumeClaim %s was deleted while %s uses it: its data goes when the Pod ends. If this was a mistake, copy the data before",
+				naming.DataVolume(v.Instance), v.Instance)})
+		}
 	}
 	return all
 }
