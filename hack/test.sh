@@ -63,11 +63,17 @@ count_tests() {
   passed=$((passed + ${p:-0})) failed=$((failed + ${f:-0}))
 }
 
-# part NAME LIMIT COMMAND...: runs a part of the whole, with its heading, time and limit
+running= # the process of the present part
+
+# part NAME LIMIT COMMAND...: runs a part of the whole, with its heading, time and limit. It runs beside this script, in a process
+# group of its own, so that a signal to the script can end it.
 part() {
   local name=$1 limit=$2 start=$SECONDS rc=0; shift 2
   printf '\n=== %s (since the start: %d s)\n' "$name" "$start"
-  timeout --kill-after=60s "$limit" "$@" </dev/null || rc=$?
+  timeout --kill-after=60s "$limit" "$@" </dev/null &
+  running=$!
+  wait "$running" || rc=$?
+  running=
   case $rc in
   0) printf '=== %s: done in %d s\n' "$name" $((SECONDS - start)) ;;
   124 | 137) printf '=== %s: FAILED: not done after %s\n' "$name" "$limit" ;;
@@ -93,6 +99,8 @@ tests() {
 end() {
   local rc=$?
   trap - EXIT
+  # the API server of an envtest that was killed, in this session only
+  pkill -s 0 -f k8s_test_framework || true
   if [ "${KEEP:-}" = 0 ] || { [ -n "${CI:-}" ] && [ "${KEEP:-}" != 1 ]; }; then
     part cluster-down 5m make -s cluster-down || rc=1
   fi
@@ -104,10 +112,17 @@ end() {
   exit "$rc"
 }
 
+interrupted() {
+  trap '' INT TERM
+  printf '\ninterrupted\n'
+  if [ "$running" ]; then kill "$running" 2>/dev/null; wait "$running" || true; fi
+  exit 130
+}
+
 all() {
   rm -rf "$LOGS"; mkdir -p "$LOGS"
   trap end EXIT
-  trap 'exit 130' INT TERM
+  trap interrupted INT TERM
   local ground=yes
   step packages 10m hack/test.sh packages || true
   step tools 20m make -s bin/gotestsum bin/controller-gen || true
