@@ -18,6 +18,9 @@ var ErrRunning = errors.New("a server is running")
 // lastWords is how long the end of a server that failed is kept back, so that its log is read first.
 const lastWords = 100 * time.Millisecond
 
+// leftoversBound is how long processes that a dead postmaster left behind are waited for once they were killed.
+const leftoversBound = 10 * time.Second
+
 // Mode is a way to stop PostgreSQL (https://www.postgresql.org/docs/current/server-shutdown.html).
 type Mode int
 
@@ -75,6 +78,8 @@ type Server struct {
 	mu       sync.Mutex
 	snapshot Snapshot
 	done     chan struct{}
+	// gone says that the postmaster was waited for: its PID may be another process's, although the server still counts as running.
+	gone bool
 }
 
 // NewServer is a server that does not run.
@@ -108,11 +113,19 @@ func (s *Server) Start(spec Spec) error {
 	}
 	exit := s.snapshot.Exit
 	s.snapshot = Snapshot{Running: true, PID: cmd.Process.Pid, Started: time.Now(), Writable: spec.Writable, Exit: exit}
-	s.done = make(chan struct{})
+	s.done, s.gone = make(chan struct{}), false
+	left := newLeftovers(cmd.Process.Pid, spec.DataDirectory)
 	drained := make(chan struct{})
 	go func() { defer close(drained); s.copyLines(read) }()
 	go func() {
 		err := s.children.Wait(cmd)
+		s.mu.Lock()
+		s.gone = true
+		s.mu.Unlock()
+		// Only then has it ended: a backend whose postmaster was killed goes on, commits and answers its client.
+		if !left.kill(leftoversBound) {
+			s.line("PostgreSQL has ended, but processes of it that were killed are still there")
+		}
 		select { // its last words say why it ended
 		case <-drained:
 		case <-time.After(time.Second):
@@ -153,6 +166,9 @@ func (s *Server) Stop(mode Mode) {
 		return
 	}
 	s.snapshot.Stopping = mode
+	if s.gone {
+		return // what it left behind is being killed
+	}
 	switch mode {
 	case Fast:
 		_ = syscall.Kill(s.snapshot.PID, syscall.SIGINT)
@@ -185,7 +201,7 @@ func (s *Server) StopAndWait(ctx context.Context, bound time.Duration) {
 func (s *Server) Reload() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.snapshot.Running {
+	if s.snapshot.Running && !s.gone {
 		_ = syscall.Kill(s.snapshot.PID, syscall.SIGHUP)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -173,6 +174,47 @@ func TestServer_notes_a_crash(t *testing.T) {
 
 	require.NoError(t, server.Start(spec), "it can be started again")
 	<-server.Done()
+}
+
+func TestServer_ends_when_all_of_it_has(t *testing.T) {
+	t.Parallel()
+	// a backend in the data directory, a process of the same program elsewhere, and one of another program
+	server, spec, said := postmaster(t, `cd "$2"
+(while :; do /bin/sleep 0.1; done) & backend=$!
+(cd /; while :; do /bin/sleep 0.1; done) & stranger=$!
+/bin/sleep 60 & other=$!
+/bin/sleep 0.3 # until each is what it shall be
+echo pids $backend $stranger $other
+wait
+`)
+	spec.DataDirectory = t.TempDir()
+	require.NoError(t, server.Start(spec))
+	awaitWord(t, said, "pids ")
+	pids := strings.Fields(strings.TrimPrefix(strings.Split(said.String(), ",")[0], "pids "))
+	lives := func(pid string) bool {
+		content, err := os.ReadFile("/proc/" + pid + "/stat")
+		return err == nil && !strings.Contains(string(content), ") Z ")
+	}
+	for _, pid := range pids[1:] {
+		number, err := strconv.Atoi(pid)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = unix.Kill(number, unix.SIGKILL) })
+	}
+	require.NoError(t, unix.Kill(server.Snapshot().PID, unix.SIGKILL))
+	<-server.Done()
+	assert.False(t, lives(pids[0]), "what could write has ended with the server")
+	assert.True(t, lives(pids[1]), "what works elsewhere is not the server's")
+	assert.True(t, lives(pids[2]), "nor is another program")
+}
+
+func TestLoggerTitle(t *testing.T) {
+	t.Parallel()
+	for title, logger := range map[string]bool{
+		"postgres: logger": true, "postgres: db-1: logger": true,
+		"postgres: checkpointer": false, "postgres: db-1: logger app [local] idle": false, "/usr/bin/postgres -D logger": false,
+	} {
+		assert.Equal(t, logger, loggerTitle.MatchString(title), title)
+	}
 }
 
 func TestServer_without_a_program(t *testing.T) {
