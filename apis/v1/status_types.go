@@ -111,6 +111,8 @@ const (
 	ReasonDataVersionMismatch = "DataVersionMismatch"
 	// ReasonServerFailed: PostgreSQL does not start, or keeps ending.
 	ReasonServerFailed = "ServerFailed"
+	// ReasonSetupFailed: roles, passwords, the database or replication slots cannot be made as they should be.
+	ReasonSetupFailed = "SetupFailed"
 	// ReasonSeedFailed: an instance's data cannot be made.
 	ReasonSeedFailed = "SeedFailed"
 	// ReasonNotStreaming: a standby does not stream from the primary.

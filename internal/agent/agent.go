@@ -44,6 +44,8 @@ type Agent struct {
 
 	// crashes counts how often PostgreSQL ended without being told to.
 	crashes atomic.Int64
+	// wasSetUp says whether the data of the primary that runs was set up before: roles, passwords and database are there.
+	wasSetUp atomic.Bool
 
 	// keeper is set once, under mu, when the Lease's name is known.
 	mu     sync.Mutex
@@ -93,6 +95,8 @@ type memory struct {
 	setupDone string
 	setupAt   time.Time
 	setupPID  int
+	// setupFailed counts the setups that failed in a row.
+	setupFailed failures
 
 	labelled     string
 	labelledAt   time.Time

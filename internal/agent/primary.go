@@ -104,10 +104,14 @@ func (a *Agent) servePrimary(ctx context.Context, w *world) outcome {
 	a.label(ctx, naming.RolePrimary)
 	a.setUp(ctx, w)
 	result := a.serverOutcome(w)
+	if a.setupFailed.count >= failuresReported && result.problem == nil {
+		result.problem = problem(reasonSetup, "roles, passwords, database or slots cannot be made: "+a.setupFailed.message)
+	}
 	switch {
 	case a.view().Remaining == 0:
 		result.notReady = "the lease has run out"
-	case a.setupPID != w.server.PID && w.now.Sub(a.runningSince) < setupGrace:
+	case a.setupPID != w.server.PID && (!a.wasSetUp.Load() || w.now.Sub(a.runningSince) < setupGrace):
+		// Nobody could work yet with data that was never set up; what was once does not wait for a change that fails.
 		result.notReady = "roles, database and slots are being made"
 	}
 	return result
@@ -129,14 +133,7 @@ func (a *Agent) setUp(ctx context.Context, w *world) {
 	current := fingerprint(wanted, w.server.PID)
 	if err, isNew := a.setup.result(); isNew {
 		a.setupAt = w.now
-		if err == nil {
-			a.setupDone, a.setupPID = a.setup.name, w.server.PID
-		} else if !errors.Is(err, context.Canceled) {
-			a.log.Warn("Setting up the server is not finished", "error", err)
-		}
-		if errors.Is(err, sql.ErrSlotInUse) {
-			a.setupPID = w.server.PID // that keeps nobody from working
-		}
+		a.noteSetup(w, err)
 	}
 	pause := setupRetry
 	if a.setupDone == current {
@@ -145,7 +142,31 @@ func (a *Agent) setUp(ctx context.Context, w *world) {
 	if !a.setup.isDone() || a.setup != nil && a.setup.name == current && w.now.Sub(a.setupAt) < pause {
 		return
 	}
-	a.setup = a.begin(ctx, current, func(ctx context.Context) error { return a.admin.Setup(ctx, wanted) })
+	a.setup = a.begin(ctx, current, func(ctx context.Context) error {
+		if was, err := a.admin.IsSetUp(ctx, wanted); err == nil && was {
+			a.wasSetUp.Store(true)
+		}
+		return a.admin.Setup(ctx, wanted)
+	})
+}
+
+// noteSetup takes note of how a setup ended.
+func (a *Agent) noteSetup(w *world, err error) {
+	switch {
+	case err == nil:
+		a.setupDone, a.setupPID = a.setup.name, w.server.PID
+		a.setupFailed = failures{}
+		a.wasSetUp.Store(true)
+	case errors.Is(err, context.Canceled):
+	case sql.OnlySlotsInUse(err): // that keeps nobody from working
+		a.log.Warn("Setting up the server is not finished", "error", err)
+		a.setupPID = w.server.PID
+		a.setupFailed = failures{}
+		a.wasSetUp.Store(true)
+	default:
+		a.log.Warn("Setting up the server is not finished", "error", err)
+		a.setupFailed = failures{count: a.setupFailed.count + 1, message: err.Error()}
+	}
 }
 
 // label puts the role on this instance's Pod, once; a new primary tells the other Pods' labels too. What fails is left to the

@@ -23,6 +23,7 @@ const (
 	reasonDataLost      = "DataLost"
 	reasonServer        = "ServerFailed"
 	reasonSeed          = "SeedFailed"
+	reasonSetup         = "SetupFailed"
 	reasonNotStreaming  = "NotStreaming"
 	reasonConfiguration = "ConfigurationRejected"
 	reasonLease         = "LeaseLost"

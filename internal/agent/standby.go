@@ -20,7 +20,8 @@ func (a *Agent) runStandby(ctx context.Context, w *world) outcome {
 			return outcome{state: agentapi.StateWaiting, role: agentapi.RoleStandby, notReady: "reading the lease"}
 		}
 	}
-	a.setupPID, a.setupDone = 0, ""
+	a.setupPID, a.setupDone, a.setupFailed = 0, "", failures{}
+	a.wasSetUp.Store(false)
 	if a.reclone != "" && upstream != "" {
 		return a.clone(ctx, w, upstream)
 	}

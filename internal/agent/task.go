@@ -61,6 +61,12 @@ func (t *task) stop() {
 	}
 }
 
+// failures are those in a row, and what the last one said.
+type failures struct {
+	count   int
+	message string
+}
+
 // restarts keeps when a server that ended may be started again.
 type restarts struct {
 	failures int

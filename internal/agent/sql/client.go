@@ -69,13 +69,28 @@ func (c *Client) connect(ctx context.Context, database string) (*pgx.Conn, error
 		"idle_in_transaction_session_timeout": "30s",
 		"search_path":                         "pg_catalog",
 		"client_min_messages":                 "warning",
+		"default_transaction_read_only":       "off",   // whatever the user has set for everybody
 		"synchronous_commit":                  "local", // roles and databases must not wait for a standby that is not there yet
 	}
 	connection, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}
+	// An older server would refuse the connection for a parameter that it does not know.
+	if hasTransactionTimeout(connection.PgConn().ParameterStatus("server_version")) {
+		if _, err := connection.Exec(ctx, "SET transaction_timeout = 0"); err != nil {
+			_ = connection.Close(ctx)
+			return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
+		}
+	}
 	return connection, nil
+}
+
+// hasTransactionTimeout says whether a server of that version has the parameter transaction_timeout, which came with 17.
+func hasTransactionTimeout(version string) bool {
+	major := 0
+	_, _ = fmt.Sscanf(version, "%d", &major)
+	return major >= 17
 }
 
 // Close gives the connection up.

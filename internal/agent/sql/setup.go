@@ -40,6 +40,44 @@ func (c *Client) Setup(ctx context.Context, wanted Wanted) error {
 	)
 }
 
+// IsSetUp says whether Setup has succeeded on this data before: all roles have passwords, and the database, which is made last,
+// is there. It is in the data itself, and so holds for a standby that is promoted too.
+func (c *Client) IsSetUp(ctx context.Context, wanted Wanted) (bool, error) {
+	questions := [][2]string{
+		{"SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1 AND rolreplication AND rolcanlogin)", naming.ReplicationUser},
+	}
+	for role, password := range map[string]string{naming.Superuser: wanted.SuperuserPassword, wanted.Owner: wanted.OwnerPassword} {
+		if role != "" && password != "" {
+			questions = append(questions, [2]string{
+				"SELECT EXISTS (SELECT FROM pg_authid WHERE rolname = $1 AND rolpassword IS NOT NULL)", role,
+			})
+		}
+	}
+	if wanted.Database != "" {
+		questions = append(questions, [2]string{"SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", wanted.Database})
+	}
+	for _, question := range questions {
+		if yes, err := c.exists(ctx, question[0], question[1]); err != nil || !yes {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// OnlySlotsInUse says whether nothing but ErrSlotInUse is in what Setup returned.
+func OnlySlotsInUse(err error) bool {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return errors.Is(err, ErrSlotInUse)
+	}
+	for _, part := range joined.Unwrap() {
+		if !OnlySlotsInUse(part) {
+			return false
+		}
+	}
+	return true
+}
+
 // replicationGrants are what pg_rewind needs beside REPLICATION
 // (https://www.postgresql.org/docs/current/app-pgrewind.html).
 var replicationGrants = []string{
