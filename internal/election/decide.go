@@ -120,7 +120,7 @@ func holderDataLost(f Facts) (Decision, bool) {
 		return wait("the volume was not read yet"), true
 	}
 	return Decision{Action: Refuse, Problem: DataLost,
-		Reason: "this instance is the primary, but its volume has no data; restore the volume, or delete the cluster"}, true
+		Reason: "this instance is the primary, but its volume has no data; restore the volume; or, if another instance has the data, see that spec.deletion.volumes is Retain, delete the cluster and create it again: it begins with the newest data that is left"}, true
 }
 
 func followHolder(f Facts) (Decision, bool) {

@@ -185,11 +185,11 @@ func (c *Cluster) Conflict(v Volume) *Problem {
 	switch {
 	case v.Version != "" && v.Version != c.Version:
 		return &Problem{Reason: v1.ReasonDataVersionMismatch, Message: fmt.Sprintf(
-			"PersistentVolumeClaim %s has data of PostgreSQL %s, while spec.version is %s: create the cluster with version %q, or rename or delete the claim",
+			"PersistentVolumeClaim %s has data of PostgreSQL %s, while spec.version is %s: create the cluster with version %q, or delete the claim, or give the cluster another name",
 			naming.DataVolume(v.Instance), v.Version, c.Version, v.Version)}
 	case v.SystemIdentifier != "" && c.SystemIdentifier != "" && v.SystemIdentifier != c.SystemIdentifier:
 		return &Problem{Reason: v1.ReasonSystemMismatch, Message: fmt.Sprintf(
-			"PersistentVolumeClaim %s has data of another PostgreSQL system (%s, the cluster's is %s): rename or delete the claim",
+			"PersistentVolumeClaim %s has data of another PostgreSQL system (%s, the cluster's is %s): delete the claim, or give the cluster another name",
 			naming.DataVolume(v.Instance), v.SystemIdentifier, c.SystemIdentifier)}
 	}
 	return nil

@@ -141,7 +141,7 @@ func TestConflict(t *testing.T) {
 		if assert.NotNil(t, got, name) {
 			assert.Equal(t, test.want, got.Reason, name)
 			assert.Contains(t, got.Message, "prod-db-1-data")
-			assert.Contains(t, got.Message, "rename or delete the claim")
+			assert.Contains(t, got.Message, "delete the claim, or give the cluster another name")
 		}
 	}
 }

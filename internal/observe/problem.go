@@ -50,10 +50,22 @@ func podFacts(pod *corev1.Pod, set *appsv1.StatefulSet) *facts.Pod {
 	p.Running = slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
 		return s.Name == naming.ContainerPostgres && s.State.Running != nil
 	})
+	if evicted(pod) {
+		p.Problem = &facts.Problem{Reason: v1.ReasonAgentUnreachable, Message: fmt.Sprintf(
+			"Pod %s is evicted from node %s, which does not answer: it is made anew when the node is back, or when the node is deleted", pod.Name, pod.Spec.NodeName)}
+	}
 	if problem := containerProblem(pod); problem != nil && !p.Deleting {
 		p.Problem = problem
 	}
 	return p
+}
+
+// evicted says whether Kubernetes has given up the Pod because of its node
+// (https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#taint-based-evictions). It stays until the node says that it ended.
+func evicted(pod *corev1.Pod) bool {
+	return !pod.DeletionTimestamp.IsZero() && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "DeletionByTaintManager"
+	})
 }
 
 // containerProblem is why a container of the Pod does not run, if the kubelet says so.

@@ -162,10 +162,13 @@ func (s Settings) defaults() Parameters {
 		"tcp_keepalives_idle":          "30",
 		"tcp_keepalives_interval":      "10",
 		"tcp_keepalives_count":         "3",
-		"log_lock_waits":               "on",
-		"recovery_init_sync_method":    "syncfs", // a volume of our own: faster than one fsync for each file
-		"default_text_search_config":   "pg_catalog.english",
-		"dynamic_shared_memory_type":   "posix",
+		// Keepalives do not fire while sent data is unacknowledged. A walsender to a machine that vanished would hang in its write,
+		// keep a checkpoint that wants its slot waiting, and with it all removal of WAL, and any shutdown.
+		"tcp_user_timeout":           "30s",
+		"log_lock_waits":             "on",
+		"recovery_init_sync_method":  "syncfs", // a volume of our own: faster than one fsync for each file
+		"default_text_search_config": "pg_catalog.english",
+		"dynamic_shared_memory_type": "posix",
 	}
 }
 

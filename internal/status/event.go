@@ -80,7 +80,11 @@ func instanceEvents(previous, s v1.PostgresClusterStatus) []Event {
 		was, known := before[i.Name]
 		switch {
 		case i.Ready && !was.Ready:
-			events = append(events, Event{Reason: v1.ReasonInstanceReady, Action: "Observe", Message: fmt.Sprintf("%s is ready as %s", i.Name, i.Role)})
+			message := i.Name + " is ready"
+			if i.Role != "" {
+				message += " as " + string(i.Role)
+			}
+			events = append(events, Event{Reason: v1.ReasonInstanceReady, Action: "Observe", Message: message})
 		case known && was.Ready && !i.Ready:
 			message := i.Name + " is not ready any more"
 			if i.Message != "" {

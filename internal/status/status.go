@@ -201,7 +201,11 @@ func volumesGoing(f *facts.Cluster) []facts.Problem {
 // instanceProblem is what is wrong with the instance; that its agent is silent is a problem only if nothing else is known.
 func instanceProblem(i facts.Instance) *facts.Problem {
 	if p := i.Problem(); p != nil {
-		return p
+		told := *p
+		if strings.Contains(told.Message, "No space left on device") {
+			told.Message += ". The volume is full: raise spec.storage.size"
+		}
+		return &told
 	}
 	if i.UnheardFor <= unheardGrace || i.Pod == nil || i.Pod.Deleting || !i.Pod.Running {
 		return nil

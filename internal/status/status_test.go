@@ -171,6 +171,10 @@ func TestConditions(t *testing.T) {
 			after(running, healthy().Deleting().Since(time.Hour)),
 			v1.PhaseDeleting, "False DeletionBlocked", "True DeletionBlocked", "True DeletionBlocked",
 		},
+		"a volume is full": {
+			after(running, cluster().Replicas(1).HasSystem().With(given.Member(1).Primary().Failed(v1.ReasonServerFailed, "could not write: No space left on device"))),
+			v1.PhaseFailed, "False ServerFailed", "True PrimaryNotReady", "True ServerFailed",
+		},
 		"somebody deletes a volume that is in use": {
 			after(running, cluster().Replicas(1).HasSystem().With(given.Member(1).Primary().Ready().VolumeDeleting())),
 			v1.PhaseRunning, "True ClusterReady", "False Reconciled", "True VolumeLost",

@@ -105,7 +105,7 @@ func volumes(q question) Verdict {
 			continue
 		}
 		verdict.Errors = append(verdict.Errors, field.Invalid(field.NewPath("spec", "version"), q.after.Spec.Version, fmt.Sprintf(
-			"PersistentVolumeClaim %s was kept from an earlier cluster of this name and has data of PostgreSQL %s; create the cluster with version %q, or rename or delete the claim",
+			"PersistentVolumeClaim %s was kept from an earlier cluster of this name and has data of PostgreSQL %s; create the cluster with version %q, or delete the claim, or give the cluster another name",
 			naming.DataVolume(v.Instance), v.Version, v.Version)))
 	}
 	return verdict
