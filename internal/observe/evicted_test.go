@@ -10,13 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/testing/given"
 )
 
 // TestEvicted: a Pod that Kubernetes gave up with its node stays Terminating for as long as the node is away; that must be said.
 func TestEvicted(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "prod-db-1-0"}, Spec: corev1.PodSpec{NodeName: "node2"}}
-	pod.DeletionTimestamp = new(metav1.Now())
+	pod.DeletionTimestamp = new(metav1.NewTime(given.Now))
 	assert.Nil(t, podFacts(pod, &appsv1.StatefulSet{}).Problem, "it is deleted on purpose")
 
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager"}}
