@@ -10,7 +10,8 @@ type Phase string
 const (
 	// PhaseCreating is the phase until the cluster has been ready for the first time.
 	PhaseCreating Phase = "Creating"
-	// PhaseRunning is the phase of a cluster whose primary serves.
+	// PhaseRunning is the phase of a cluster that was ready once and is not known to have failed. Whether it serves just now is
+	// what the condition Ready says.
 	PhaseRunning Phase = "Running"
 	// PhaseFailed is the phase of a cluster that does not serve and will not without somebody's help.
 	PhaseFailed Phase = "Failed"

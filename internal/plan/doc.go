@@ -10,7 +10,7 @@
 //  4. suspend: the spec says that no instance is to run: all are stopped, and keep their volumes.
 //  5. replace-volume: a volume that was never bound and differs from the spec is made anew: it cannot be changed, and has no data.
 //  6. restart-broken: a Pod that does not work and was made from an older specification is made anew.
-//  7. restart-revoked: a Pod whose token the API server rejects is made anew: those that do not serve at once, others one at a time.
+//  7. restart-revoked: a Pod whose token the API server rejects is made anew: those that do not serve at once, standbys one at a time.
 //  8. create: instances are missing. A volume with somebody else's data is refused, and its number stays free.
 //  9. scale-in: there are more instances than wanted: the standby with the highest number goes. Never the primary, and only
 //     while the primary is known and serves, or if the standby is known to be empty.
