@@ -117,6 +117,9 @@ type Instance struct {
 	Report Known[agentapi.Status]
 	// UnheardFor is for how long the agent has not been heard.
 	UnheardFor time.Duration
+	// NeverHeard says that no agent of this instance has ever told anything: nothing is known of its server yet, not even
+	// from an earlier operator.
+	NeverHeard bool
 }
 
 // Pod is an instance's Pod.

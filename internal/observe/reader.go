@@ -153,10 +153,17 @@ func (r *Reader) instances(ctx context.Context, c *v1.PostgresCluster, objects O
 	for n := range all {
 		if all[n].Pod != nil {
 			all[n].Report, all[n].UnheardFor = r.Agents.Report(key, all[n].Name, all[n].Pod.UID)
+			_, heard := all[n].Report.Get()
+			all[n].NeverHeard = !heard && !toldBefore(c, all[n].Name)
 		}
 	}
 	slices.SortFunc(all, func(a, b facts.Instance) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
 	return all, nil
+}
+
+// toldBefore says whether the status has what an agent of the instance told once.
+func toldBefore(c *v1.PostgresCluster, instance string) bool {
+	return slices.ContainsFunc(c.Status.Instances, func(i v1.InstanceStatus) bool { return i.Name == instance && i.Version != "" })
 }
 
 // targetOf is where the instance's agent can be heard, once its Pod has an address.

@@ -466,11 +466,15 @@ func TestObserveAgent(t *testing.T) {
 	l := listen(t, a.Port)
 	w.reader.Agents = l.Agents
 
-	_, known := w.observe().Facts.Instances[0].Report.Get()
+	first := w.observe().Facts.Instances[0]
+	_, known := first.Report.Get()
 	assert.False(t, known)
+	assert.True(t, first.NeverHeard)
 	l.changed()
-	report, known := w.observe().Facts.Instances[0].Report.Get()
+	heard := w.observe().Facts.Instances[0]
+	report, known := heard.Report.Get()
 	require.True(t, known)
+	assert.False(t, heard.NeverHeard)
 	assert.Equal(t, said, report)
 
 	w.reader.Forget(key)

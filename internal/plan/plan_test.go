@@ -341,6 +341,16 @@ func TestDecideSettle(t *testing.T) {
 			plan.Decision{Rule: "done", Members: all, Reason: v1.ReasonReconciled, Message: "All 3 instances are ready"},
 		},
 		{
+			"the kubelet says ready, but nobody knows yet what the new instance is",
+			cluster().With(primary(), standby(2), standby(3).NeverHeard()),
+			waits(v1.ReasonInstancesNotReady, "Waiting for prod-db-3"),
+		},
+		{
+			"an agent that was heard before is silent for a moment",
+			cluster().HasSystem().With(primary(), standby(2), standby(3).Unheard(time.Second)),
+			plan.Decision{Rule: "done", Members: all, Reason: v1.ReasonReconciled, Message: "All 3 instances are ready"},
+		},
+		{
 			"two standbys are not ready", cluster().With(primary(), given.Member(2).Standby(), given.Member(3).NoPod()),
 			waits(v1.ReasonInstancesNotReady, "Waiting for prod-db-2, prod-db-3"),
 		},

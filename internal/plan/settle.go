@@ -27,7 +27,8 @@ func settle(f *facts.Cluster) (Decision, bool) {
 	}
 	var waiting []string
 	for _, i := range f.Instances {
-		if i.Deleting || !i.Ready() {
+		// Ready in the kubelet's eyes is not enough for a new instance: nobody knows yet what it is.
+		if i.Deleting || !i.Ready() || i.NeverHeard {
 			waiting = append(waiting, i.Name)
 		}
 	}

@@ -90,6 +90,12 @@ func (b *MemberBuilder) Unheard(d time.Duration) *MemberBuilder {
 	return b
 }
 
+// NeverHeard has an agent that nobody has heard yet.
+func (b *MemberBuilder) NeverHeard() *MemberBuilder {
+	b.report, b.instance.NeverHeard = nil, true
+	return b
+}
+
 // NotStarted has a Pod whose postgres container does not run yet.
 func (b *MemberBuilder) NotStarted() *MemberBuilder { b.pod.Running = false; return b }
 
