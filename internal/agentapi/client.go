@@ -2,6 +2,7 @@ package agentapi
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -40,20 +41,9 @@ func NewClient(config *tls.Config) *Client { return &Client{tls: config, Port: n
 
 // Status is the status of the agent at host, by which its certificate is checked too.
 func (c *Client) Status(ctx context.Context, host string) (Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	address := net.JoinHostPort(host, strconv.Itoa(c.Port))
-	response, done, err := c.get(ctx, address, host, PathStatus)
-	if err != nil {
-		return Status{}, err
-	}
-	defer done()
-
 	var status Status
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxStatusBytes)).Decode(&status); err != nil {
-		return Status{}, fmt.Errorf("reading the status of %s: %w", host, err)
-	}
-	return status, nil
+	err := c.ask(ctx, http.MethodGet, host, PathStatus, nil, &status)
+	return status, err
 }
 
 // Watch calls receive for each status that the agent at address (an IP address or host, without port) sends, the first at
@@ -65,7 +55,7 @@ func (c *Client) Watch(ctx context.Context, address, serverName string, receive 
 	silence := time.AfterFunc(2*HeartbeatInterval, func() { cancel(ErrSilent) })
 	defer silence.Stop()
 
-	response, done, err := c.get(ctx, net.JoinHostPort(address, strconv.Itoa(c.Port)), serverName, PathStatus+"?watch=true")
+	response, done, err := c.do(ctx, http.MethodGet, net.JoinHostPort(address, strconv.Itoa(c.Port)), serverName, PathStatus+"?watch=true", nil)
 	if err != nil {
 		return watchError(ctx, err)
 	}
@@ -94,8 +84,8 @@ func watchError(ctx context.Context, err error) error {
 	return err
 }
 
-// get sends one request on a connection of its own, which done closes.
-func (c *Client) get(ctx context.Context, address, serverName, path string) (*http.Response, func(), error) {
+// do sends one request on a connection of its own, which done closes.
+func (c *Client) do(ctx context.Context, method, address, serverName, path string, body []byte) (*http.Response, func(), error) {
 	config := c.tls.Clone()
 	config.ServerName = serverName
 	config.MinVersion = tls.VersionTLS13
@@ -105,7 +95,7 @@ func (c *Client) get(ctx context.Context, address, serverName, path string) (*ht
 		TLSHandshakeTimeout: dialTimeout,
 		DisableKeepAlives:   true,
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+path, nil)
+	request, err := http.NewRequestWithContext(ctx, method, "https://"+address+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, fmt.Errorf("asking %s: %w", address, err)
 	}
@@ -117,9 +107,9 @@ func (c *Client) get(ctx context.Context, address, serverName, path string) (*ht
 		_ = response.Body.Close()
 		transport.CloseIdleConnections()
 	}
-	if response.StatusCode != http.StatusOK {
-		done()
-		return nil, nil, fmt.Errorf("asking %s: %s", address, response.Status)
+	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusAccepted {
+		defer done()
+		return nil, nil, refusal(address, response)
 	}
 	return response, done, nil
 }

@@ -1,12 +1,21 @@
 package agentapi
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Paths of the agent's API on naming.PortAgent.
 const (
 	// PathStatus answers with the Status. With the query "watch" the answer does not end: one Status as a JSON document per
-	// line, at once and after every change.
+	// line, at once and after every change. With the query "fresh" positions are as of the request.
 	PathStatus = "/v1/status"
+	// PathPromise takes a PromiseRequest from a primary that cannot reach the API server, and answers with a Promise.
+	PathPromise = "/v1/promise"
+	// PathSwitchover takes a SwitchoverRequest: 202 if it has begun, how it goes is in the Status; 409 and why if it cannot.
+	PathSwitchover = "/v1/switchover"
+	// PathRestart takes a RestartRequest: 202 if PostgreSQL is going to be restarted, 409 and why if it cannot.
+	PathRestart = "/v1/restart"
 )
 
 // HeartbeatInterval is how often, at least, a watched status is sent again: so that a dead connection is noticed, and
@@ -36,6 +45,52 @@ type Config struct {
 	HBA        []string          `json:"hba,omitempty"`
 	// Lease says who is primary.
 	Lease Lease `json:"lease"`
+	// Availability says how the cluster fails over.
+	Availability Availability `json:"availability"`
+	// Fenced are the instances that must not run PostgreSQL; FenceAll among them is all.
+	Fenced []string `json:"fenced,omitempty"`
+	// ForceFailover is the instance that may take a lease that has run out although it would not be eligible.
+	ForceFailover string `json:"forceFailover,omitempty"`
+}
+
+// FenceAll in Config.Fenced stands for every instance.
+const FenceAll = "*"
+
+// IsFenced says whether the instance must not run PostgreSQL.
+func (c *Config) IsFenced(instance string) bool {
+	return slices.Contains(c.Fenced, instance) || slices.Contains(c.Fenced, FenceAll)
+}
+
+// Availability says how the cluster fails over. What is zero has the agent's default.
+type Availability struct {
+	// MaximumLagBytes is how far a standby may be behind the primary's last known position and still become primary.
+	MaximumLagBytes int64 `json:"maximumLagBytes,omitempty"`
+	// CrashRestartSeconds is how long a primary whose server crashed may try to start it again before a standby takes over.
+	CrashRestartSeconds int32 `json:"crashRestartSeconds,omitempty"`
+	// Failsafe lets a primary go on without the API server while every member promises not to become primary.
+	Failsafe bool `json:"failsafe,omitempty"`
+	// Synchronous is how commits wait for standbys.
+	Synchronous Synchronous `json:"synchronous"`
+}
+
+// SyncMode is how commits wait for standbys.
+type SyncMode string
+
+// The modes of synchronous replication; empty is SyncNone.
+const (
+	// SyncNone: they do not wait.
+	SyncNone SyncMode = "none"
+	// SyncPreferred: they wait for the standbys that are there.
+	SyncPreferred SyncMode = "preferred"
+	// SyncRequired: they wait, for ever if too few standbys are there.
+	SyncRequired SyncMode = "required"
+)
+
+// Synchronous is how commits wait for standbys.
+type Synchronous struct {
+	Mode SyncMode `json:"mode,omitempty"`
+	// Number of standbys that a commit waits for.
+	Number int `json:"number,omitempty"`
 }
 
 // Member is one instance of the cluster.
@@ -50,7 +105,9 @@ type Member struct {
 type Lease struct {
 	Name            string `json:"name"`
 	DurationSeconds int32  `json:"durationSeconds"`
-	RenewSeconds    int32  `json:"renewSeconds"`
+	// DeadlineSeconds is how long after its last renewal a primary begins to stop; zero: in proportion to the duration.
+	DeadlineSeconds int32 `json:"deadlineSeconds,omitempty"`
+	RenewSeconds    int32 `json:"renewSeconds"`
 }
 
 // State is what an instance is doing.
@@ -112,6 +169,26 @@ type Status struct {
 	Streaming bool   `json:"streaming,omitempty"`
 	Upstream  string `json:"upstream,omitempty"`
 
+	// TimelineStart is the position at which a primary's timeline began, for those that come back to it.
+	TimelineStart string `json:"timelineStart,omitempty"`
+	// Sync is what a primary's PostgreSQL uses as its synchronous standbys, such as "ANY 1 (prod-db-2,prod-db-3)"; empty: none.
+	// SyncStandbys are those of them that stream.
+	Sync         string   `json:"sync,omitempty"`
+	SyncStandbys []string `json:"syncStandbys,omitempty"`
+	// Slots are the positions that the instance's slots keep WAL from, by the name of the member that each is for.
+	Slots map[string]string `json:"slots,omitempty"`
+
+	// Promised says that the instance has promised another not to become primary for now.
+	Promised bool `json:"promised,omitempty"`
+	// Fenced says that PostgreSQL is kept stopped because Config.Fenced has this instance.
+	Fenced bool `json:"fenced,omitempty"`
+	// Switchover is the one that is going on, or how the last one ended.
+	Switchover *SwitchoverStatus `json:"switchover,omitempty"`
+	// ServerStarted is when PostgreSQL's process was started; nil while none runs.
+	ServerStarted *time.Time `json:"serverStarted,omitempty"`
+	// AgentDigest is the SHA-256 of the agent's program, in hexadecimal digits.
+	AgentDigest string `json:"agentDigest,omitempty"`
+
 	// ConfigGeneration is the Config.Generation that is in force.
 	ConfigGeneration int64 `json:"configGeneration,omitempty"`
 	// FilesHash is Files.Hash of what the agent sees mounted, whether it is in force or not.
@@ -129,4 +206,61 @@ type Problem struct {
 	Reason string `json:"reason"`
 	// Message is for people: what, where, and what to do.
 	Message string `json:"message"`
+}
+
+// PromiseRequest is a primary's question to a member: do you promise not to become primary for that long, counted from when you
+// read this?
+type PromiseRequest struct {
+	Holder         string `json:"holder"`
+	PodUID         string `json:"podUID"`
+	DurationMillis int64  `json:"durationMillis"`
+}
+
+// Promise is a member's answer.
+type Promise struct {
+	// Instance is who answers.
+	Instance string `json:"instance"`
+	Promised bool   `json:"promised"`
+	// Why it does not promise.
+	Why string `json:"why,omitempty"`
+}
+
+// SwitchoverRequest asks a primary to hand over.
+type SwitchoverRequest struct {
+	// Target is the instance to become primary; empty: the best one.
+	Target string `json:"target,omitempty"`
+}
+
+// RestartRequest asks an agent to restart PostgreSQL in the Pod that runs.
+type RestartRequest struct {
+	// Why is for people.
+	Why string `json:"why"`
+}
+
+// SwitchoverPhase is how far a switchover has come.
+type SwitchoverPhase string
+
+// The phases of a switchover.
+const (
+	// SwitchoverPreparing: a target is looked for and a checkpoint is written; the primary serves.
+	SwitchoverPreparing SwitchoverPhase = "Preparing"
+	// SwitchoverStopping: PostgreSQL stops and the target receives the rest.
+	SwitchoverStopping SwitchoverPhase = "Stopping"
+	// SwitchoverHandedOver: the lease names the target. Whether that was promoted is the target's to say.
+	SwitchoverHandedOver SwitchoverPhase = "HandedOver"
+	// SwitchoverRefused: it came to nothing; Refused says why. The primary is primary.
+	SwitchoverRefused SwitchoverPhase = "Refused"
+)
+
+// SwitchoverStatus is a switchover as the agent of the old primary sees it.
+type SwitchoverStatus struct {
+	// Wanted is the target that was asked for; empty: the best. Target is the one that was chosen.
+	Wanted string          `json:"wanted,omitempty"`
+	Target string          `json:"target,omitempty"`
+	Phase  SwitchoverPhase `json:"phase"`
+	Since  time.Time       `json:"since"`
+	// Ended is when it came to its end; nil before.
+	Ended *time.Time `json:"ended,omitempty"`
+	// Refused is why it came to nothing.
+	Refused string `json:"refused,omitempty"`
 }

@@ -42,6 +42,15 @@ const (
 	// AnnotationHolderPod has, on the Lease, the UID of the Pod in which the holder's PostgreSQL may be writing; it is removed
 	// when PostgreSQL has stopped in an orderly way, so that the holder's next Pod need not wait for the lease to run out.
 	AnnotationHolderPod = "pgsteward.io/holder-pod"
+	// AnnotationMembers has, on the Lease, the names of all members that its holder knows, separated by commas: others may not
+	// become primary when the Lease has run out.
+	AnnotationMembers = "pgsteward.io/members"
+	// AnnotationPosition has, on the Lease, the holder's "timeline/LSN" at the last renewal, such as "3/0/5000148".
+	AnnotationPosition = "pgsteward.io/position"
+	// AnnotationSync has, on the Lease, the set of standbys of which commits wait for some, such as "ANY 1 (prod-db-2,prod-db-3)";
+	// without it they wait for none. AnnotationSyncMode has the mode: none, preferred or required.
+	AnnotationSync     = "pgsteward.io/sync"
+	AnnotationSyncMode = "pgsteward.io/sync-mode"
 	// AnnotationVersion has, on a volume claim, the major version of its data.
 	AnnotationVersion = "pgsteward.io/version"
 	// AnnotationDataRole has, on a volume claim, RolePrimary if its data was the primary's when that was last known: a cluster
@@ -53,6 +62,25 @@ const (
 	// AnnotationForceDelete, "true" on a PostgresCluster that is being deleted, lets it go although something of it does not; the
 	// garbage collector removes the rest when it can.
 	AnnotationForceDelete = "pgsteward.io/force-delete"
+	// AnnotationSwitchover on a PostgresCluster is a wish: the name of the standby that is to become primary, or SwitchoverBest. The
+	// operator removes it when it has been carried out or refused.
+	AnnotationSwitchover = "pgsteward.io/switchover"
+	// SwitchoverBest is the value of AnnotationSwitchover that leaves the choice to the primary.
+	SwitchoverBest = "best"
+	// AnnotationFenced on a PostgresCluster has the names of the instances whose PostgreSQL is to be stopped, separated by commas, or
+	// FencedAll. It stays until somebody removes it.
+	AnnotationFenced = "pgsteward.io/fenced"
+	// FencedAll is the value of AnnotationFenced that means every instance.
+	FencedAll = "*"
+	// AnnotationForceFailover on a PostgresCluster has the name of the standby that may take over although it may lack commits,
+	// should the primary's lease have run out. It stays until somebody removes it.
+	AnnotationForceFailover = "pgsteward.io/force-failover"
+	// AnnotationRestart on a PostgresCluster: each new value, such as a date, restarts all instances, one at a time. It is on the Pods
+	// too, with the value that they were made with.
+	AnnotationRestart = "pgsteward.io/restart"
+	// AnnotationSpecHash has, on a Pod, the hash of what the spec wants of a Pod. It does not change with the operator's version.
+	AnnotationSpecHash = "pgsteward.io/spec-hash"
+
 	// AnnotationValidation, ValidationWarn on a PostgresCluster, makes the webhook warn of what it would refuse.
 	AnnotationValidation = "pgsteward.io/validation"
 	// ValidationWarn is the value of AnnotationValidation that counts.

@@ -1,0 +1,85 @@
+package agentapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// maxWhyBytes bounds what an agent says when it refuses.
+const maxWhyBytes = 4 << 10
+
+// RefusedError is that an agent understood a request and will not carry it out.
+type RefusedError struct {
+	// Address is the agent's, Why what it said.
+	Address, Why string
+}
+
+// Error is why.
+func (e *RefusedError) Error() string { return fmt.Sprintf("%s refuses: %s", e.Address, e.Why) }
+
+// refusal is the error for an answer that is not what was asked for.
+func refusal(address string, response *http.Response) error {
+	if response.StatusCode != http.StatusConflict {
+		return fmt.Errorf("asking %s: %s", address, response.Status)
+	}
+	why, err := io.ReadAll(io.LimitReader(response.Body, maxWhyBytes))
+	if err != nil {
+		return fmt.Errorf("reading why %s refuses: %w", address, err)
+	}
+	return &RefusedError{Address: address, Why: strings.TrimSpace(string(why))}
+}
+
+// Fresh is the status of the agent at host, with positions as of now.
+func (c *Client) Fresh(ctx context.Context, host string) (Status, error) {
+	var status Status
+	err := c.ask(ctx, http.MethodGet, host, PathStatus+"?fresh=true", nil, &status)
+	return status, err
+}
+
+// Promise asks the agent at host to promise not to become primary.
+func (c *Client) Promise(ctx context.Context, host string, request PromiseRequest) (Promise, error) {
+	var promise Promise
+	err := c.ask(ctx, http.MethodPost, host, PathPromise, request, &promise)
+	return promise, err
+}
+
+// Switchover asks the agent at host, which must be the primary's, to hand over. A *RefusedError says why it will not.
+func (c *Client) Switchover(ctx context.Context, host string, request SwitchoverRequest) error {
+	return c.ask(ctx, http.MethodPost, host, PathSwitchover, request, nil)
+}
+
+// Restart asks the agent at host to restart PostgreSQL in its Pod. A *RefusedError says why it will not.
+func (c *Client) Restart(ctx context.Context, host string, request RestartRequest) error {
+	return c.ask(ctx, http.MethodPost, host, PathRestart, request, nil)
+}
+
+// ask sends a request, if there is one, and reads the answer, if one is wanted.
+func (c *Client) ask(ctx context.Context, method, host, path string, request, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var body []byte
+	if request != nil {
+		var err error
+		if body, err = json.Marshal(request); err != nil {
+			return fmt.Errorf("asking %s: %w", host, err)
+		}
+	}
+	response, done, err := c.do(ctx, method, net.JoinHostPort(host, strconv.Itoa(c.Port)), host, path, body)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if answer == nil {
+		return nil
+	}
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxStatusBytes)).Decode(answer); err != nil {
+		return fmt.Errorf("reading the answer of %s: %w", host, err)
+	}
+	return nil
+}
