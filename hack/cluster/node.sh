@@ -4,6 +4,7 @@
 #         wait N                       waits until it is Ready
 #         kill N | start N             power cut (everything on it SIGKILLed, its disk stays) | power on
 #         cut N | join N               its network cable out | in again
+#         block N in|out|both WHAT...  drops what comes from, or goes to, WHAT: api, or the number of another node | unblock N
 #         hold N SVC | release N SVC   stops containerd, kubelet or kube-proxy on it | starts it again
 #         exec N CMD...                runs CMD on the node (its namespaces)
 #         load N TAR...                loads image tarballs into its containerd
@@ -70,6 +71,29 @@ route_services() {
   done
   ip route del "$SVC.0.0/16" dev "$BR" 2>/dev/null || true
 }
+# block_rules WAY WHAT...: an nft table; what comes is dropped before, what goes after kube-proxy has had it
+block_rules() {
+  local way=$1 what chain; shift
+  for chain in in out; do
+    if [ $chain = in ]; then echo "add chain inet block in { type filter hook prerouting priority -350; }"
+    else echo "add chain inet block out { type filter hook postrouting priority 350; }"; fi
+    [ "$way" = both ] || [ "$way" = $chain ] || continue
+    for what in "$@"; do
+      case $chain$what in
+        inapi) echo "add rule inet block in ip saddr $NET.1 tcp sport $APIPORT drop" ;;
+        outapi) echo "add rule inet block out ip daddr $NET.1 tcp dport $APIPORT drop" ;;
+        in[1-9]) echo "add rule inet block in ip saddr { $NET.$((10+what)), $PODS.$what.0/24 } drop" ;;
+        out[1-9]) echo "add rule inet block out ip daddr { $NET.$((10+what)), $PODS.$what.0/24 } drop" ;;
+        *) die "block what? api, or a node's number, not $what" ;;
+      esac
+    done
+  done
+}
+block() {
+  case ${1:-} in in|out|both) ;; *) die "block in, out or both" ;; esac
+  unblock; { echo "add table inet block"; block_rules "$@"; } | ip netns exec "$ns" nft -f -
+}
+unblock() { ip netns exec "$ns" nft delete table inet block 2>/dev/null || true; }
 containerd_config() {
   # every registry's name leads to the local one
   local hosts
@@ -192,7 +216,7 @@ wait_ready() {
 }
 case $cmd in
   add|start) start; [ "${1:-}" = nowait ] || wait_ready ;;
-  up) rm -f "$D"/hold-*; alive "$name" || { cgroups_rm; start; }
+  up) rm -f "$D"/hold-*; unblock; alive "$name" || { cgroups_rm; start; }
     connected "$n" || { ip link set "$veth" up; date +%s > "$RUN/$name.since"; route_services; }
     [ "${1:-}" = nowait ] || wait_ready ;;
   wait) wait_ready ;;
@@ -201,6 +225,8 @@ case $cmd in
     network_rm; rm -rf "$D" ;;
   cut) ip link set "$veth" down; route_services ;;
   join) ip link set "$veth" up; date +%s > "$RUN/$name.since"; route_services ;;
+  block) block "$@" ;;
+  unblock) unblock ;;
   hold) touch "$D/hold-${1:?which service}"; inside bash -c "kill -KILL \$(cat /run/$1.pid)" ;;
   release) rm -f "$D/hold-${1:?which service}" ;;
   exec) inside "$@" ;;
