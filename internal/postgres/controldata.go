@@ -33,6 +33,10 @@ type Control struct {
 	State            State
 	// Position is the furthest position that the control file proves: of the last checkpoint or of the minimum recovery point.
 	Position Position
+	// CheckpointTimeline is the timeline of the last checkpoint, and Redo where recovery would begin: a server needs the WAL from
+	// there on.
+	CheckpointTimeline int64
+	Redo               LSN
 	// Minimums are the settings that the primary had; a standby must have at least as much of each to start
 	// (https://www.postgresql.org/docs/current/hot-standby.html#HOT-STANDBY-ADMIN).
 	Minimums map[string]int
@@ -45,12 +49,17 @@ func (c Control) InRecovery() bool {
 	return c.State == StateShutdownInRecovery || c.State == StateInArchiveRecovery
 }
 
+// StoppedCleanly says whether the directory was last run as a primary, and stopped after a checkpoint that was the last it wrote.
+// Position is then the beginning of that checkpoint's record.
+func (c Control) StoppedCleanly() bool { return c.State == StateShutdown }
+
 // Offsets in struct ControlFileData, the same from 13 to 18 on 64-bit machines.
 const (
 	offsetSystem        = 0
 	offsetVersion       = 8
 	offsetState         = 16
 	offsetCheckpoint    = 32
+	offsetRedo          = 40
 	offsetTimeline      = 48
 	offsetMinRecovery   = 136
 	offsetMinTimeline   = 144
@@ -94,15 +103,18 @@ func ParseControl(content []byte) (Control, error) {
 	}
 
 	// The timeline of a standby that has just been promoted is only in the minimum recovery point until the next checkpoint.
-	position := Position{Timeline: int64(u32(offsetTimeline)), LSN: LSN(u64(offsetCheckpoint))}
+	timeline := int64(u32(offsetTimeline))
+	position := Position{Timeline: timeline, LSN: LSN(u64(offsetCheckpoint))}
 	recovery := Position{Timeline: int64(u32(offsetMinTimeline)), LSN: LSN(u64(offsetMinRecovery))}
 	if recovery.Compare(position) > 0 {
 		position = recovery
 	}
 	return Control{
-		SystemIdentifier: strconv.FormatUint(u64(offsetSystem), 10),
-		State:            State(u32(offsetState)),
-		Position:         position,
+		SystemIdentifier:   strconv.FormatUint(u64(offsetSystem), 10),
+		State:              State(u32(offsetState)),
+		Position:           position,
+		CheckpointTimeline: timeline,
+		Redo:               LSN(u64(offsetRedo)),
 		Minimums: map[string]int{
 			"max_connections":           int(u32(offsetMaxConns)),
 			"max_worker_processes":      int(u32(offsetMaxWorkers)),

@@ -93,7 +93,9 @@ func TestParseControl(t *testing.T) {
 	}))
 	require.NoError(t, err)
 	assert.Equal(t, Position{3, 0x2000000}, promoted.Position)
+	assert.Equal(t, int64(2), promoted.CheckpointTimeline)
 	assert.True(t, promoted.InRecovery())
+	assert.False(t, promoted.StoppedCleanly())
 
 	damaged := control(controlVersion13, nil)
 	damaged[100] ^= 1
@@ -116,6 +118,7 @@ func TestParseControl_real(t *testing.T) {
 		content, err := os.ReadFile("testdata/pg_control." + major)
 		require.NoError(t, err)
 		want.State, want.Checksums = StateShutdown, true
+		want.CheckpointTimeline, want.Redo = 1, want.Position.LSN
 		want.Minimums = map[string]int{
 			"max_connections": 100, "max_worker_processes": 8, "max_wal_senders": 10, "max_prepared_transactions": 0, "max_locks_per_transaction": 64,
 		}

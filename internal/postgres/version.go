@@ -16,7 +16,8 @@ type Version struct {
 
 var versionPattern = regexp.MustCompile(`\(PostgreSQL\) ((\d+)[0-9A-Za-z.]*)`)
 
-// ParseVersion reads what `postgres --version` prints: "postgres (PostgreSQL) 16.14 (Debian 16.14-1.pgdg12+1)".
+// ParseVersion reads what `postgres --version` prints: "postgres (PostgreSQL) 16.14 (Debian 16.14-1.pgdg12+1)". The other programs
+// of PostgreSQL print the same of themselves.
 func ParseVersion(output string) (Version, error) {
 	found := versionPattern.FindStringSubmatch(output)
 	if found == nil {

@@ -16,7 +16,9 @@ type Programs struct {
 	Postgres   string
 	InitDB     string
 	BaseBackup string
-	Version    postgres.Version
+	// Rewind is empty if the image has no pg_rewind of this version.
+	Rewind  string
+	Version postgres.Version
 }
 
 // FindPrograms looks for PostgreSQL's programs: first where distributions put those of the major, since PATH may have another
@@ -32,18 +34,27 @@ func FindPrograms(ctx context.Context, children *supervise.Children, major int) 
 		}
 		*path = found
 	}
-	cmd := children.Command(ctx, programs.Postgres, "--version")
+	var err error
+	if programs.Version, err = versionOf(ctx, children, programs.Postgres); err != nil {
+		return Programs{}, err
+	}
+	// An image may do without it, which costs a copy where a rewind would do; one of another major would refuse the data.
+	if path, err := findProgram("pg_rewind", major); err == nil {
+		if version, err := versionOf(ctx, children, path); err == nil && version.Major == programs.Version.Major {
+			programs.Rewind = path
+		}
+	}
+	return programs, nil
+}
+
+func versionOf(ctx context.Context, children *supervise.Children, program string) (postgres.Version, error) {
+	cmd := children.Command(ctx, program, "--version")
 	var output tail
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := children.Run(cmd); err != nil {
-		return Programs{}, fmt.Errorf("running %s --version: %w: %s", programs.Postgres, err, output.String())
+		return postgres.Version{}, fmt.Errorf("running %s --version: %w: %s", program, err, output.String())
 	}
-	version, err := postgres.ParseVersion(output.String())
-	if err != nil {
-		return Programs{}, err
-	}
-	programs.Version = version
-	return programs, nil
+	return postgres.ParseVersion(output.String())
 }
 
 func findProgram(name string, major int) (string, error) {

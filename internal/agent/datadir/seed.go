@@ -16,12 +16,15 @@ type Seeder struct {
 	Children *supervise.Children
 	Programs Programs
 	Volume   *Volume
+	// Reachable says why there is nothing to copy from; nil if there is. It is asked before data is removed to make room for the
+	// copy.
+	Reachable func(context.Context) error
 }
 
 // InitDB makes a new PostgreSQL system. No password is needed: nobody can connect but the agent, over the socket, until the
 // agent has set one.
 func (s *Seeder) InitDB(ctx context.Context) error {
-	return s.seed(func(target string) error {
+	return s.seed(ctx, func(target string) error {
 		return s.run(ctx, s.Programs.InitDB,
 			"--pgdata="+target, "--username="+naming.Superuser, "--encoding=UTF8", "--locale=C.UTF-8", "--data-checksums",
 			"--auth-local=peer", "--auth-host=reject", "--no-instructions")
@@ -30,7 +33,7 @@ func (s *Seeder) InitDB(ctx context.Context) error {
 
 // Clone copies the data of the server that the connection string names, by its replication slot, which must exist.
 func (s *Seeder) Clone(ctx context.Context, conninfo, slot string) error {
-	return s.seed(func(target string) error {
+	return s.seed(ctx, func(target string) error {
 		err := s.run(ctx, s.Programs.BaseBackup,
 			"--pgdata="+target, "--dbname="+conninfo, "--wal-method=stream", "--slot="+slot, "--checkpoint=fast", "--no-password")
 		if err != nil {
@@ -41,7 +44,7 @@ func (s *Seeder) Clone(ctx context.Context, conninfo, slot string) error {
 }
 
 // seed makes a data directory under another name and renames it when it is complete.
-func (s *Seeder) seed(create func(target string) error) error {
+func (s *Seeder) seed(ctx context.Context, create func(target string) error) error {
 	volume := s.Volume
 	if err := volume.Prepare(); err != nil {
 		return err
@@ -50,7 +53,7 @@ func (s *Seeder) seed(create func(target string) error) error {
 	if err := os.RemoveAll(target); err != nil {
 		return fmt.Errorf("removing an unfinished data directory: %w", err)
 	}
-	if err := s.makeRoom(); err != nil {
+	if err := s.makeRoom(ctx); err != nil {
 		return err
 	}
 	if err := create(target); err != nil {
@@ -67,7 +70,7 @@ func (s *Seeder) seed(create func(target string) error) error {
 }
 
 // makeRoom removes a data directory that is to be replaced if there is no room for both.
-func (s *Seeder) makeRoom() error {
+func (s *Seeder) makeRoom(ctx context.Context) error {
 	volume := s.Volume
 	present := volume.Dir()
 	if _, err := os.Stat(present); err != nil {
@@ -79,6 +82,11 @@ func (s *Seeder) makeRoom() error {
 	}
 	if need := used(present); free > need+need/10 {
 		return nil
+	}
+	if s.Reachable != nil {
+		if err := s.Reachable(ctx); err != nil {
+			return fmt.Errorf("the data must make room for a copy, and stays while there is nothing to copy: %w", err)
+		}
 	}
 	if err := os.RemoveAll(present); err != nil {
 		return fmt.Errorf("removing the replaced data directory: %w", err)
@@ -99,6 +107,9 @@ func (s *Seeder) replace(target string) error {
 		return fmt.Errorf("naming the new data directory: %w", err)
 	}
 	if err := syncDirectory(volume.root()); err != nil {
+		return err
+	}
+	if err := volume.whole(); err != nil {
 		return err
 	}
 	return volume.RemoveLeftovers()

@@ -46,6 +46,9 @@ func (v *Volume) root() string    { return filepath.Join(v.path, "pgdata") }
 func (v *Volume) seeding() string { return v.Dir() + ".seeding" }
 func (v *Volume) old() string     { return v.Dir() + ".old" }
 
+// rewinding is the file that says that the data directory is being rewound, and must not be started.
+func (v *Volume) rewinding() string { return v.Dir() + ".rewinding" }
+
 // Lock takes the volume for this process until the file is closed, or the process ends.
 func Lock(path string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(path, ".pgsteward.lock"), os.O_CREATE|os.O_RDWR, 0o600)
@@ -79,6 +82,8 @@ func (v *Volume) Prepare() error {
 type Found struct {
 	// Complete says whether there is a data directory of our major.
 	Complete bool
+	// Torn says that there is one which cannot be used, because rewinding it was not finished. It does not count as complete.
+	Torn bool
 	// Standby says whether it will start as a standby, or was last one.
 	Standby bool
 	Control postgres.Control
@@ -110,6 +115,14 @@ func (v *Volume) Inspect() (Found, error) {
 	if !found.Complete {
 		return found, nil
 	}
+	torn, err := exists(v.rewinding())
+	if err != nil {
+		return found, err
+	}
+	if torn {
+		found.Complete, found.Torn = false, true
+		return found, nil
+	}
 	content, err := os.ReadFile(filepath.Join(v.Dir(), postgres.ControlFile))
 	if err != nil {
 		return found, fmt.Errorf("reading the control file: %w", err)
@@ -117,12 +130,32 @@ func (v *Volume) Inspect() (Found, error) {
 	if found.Control, err = postgres.ParseControl(content); err != nil {
 		return found, err
 	}
-	_, err = os.Lstat(filepath.Join(v.Dir(), standbySignal))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return found, fmt.Errorf("looking for %s: %w", standbySignal, err)
+	signal, err := exists(filepath.Join(v.Dir(), standbySignal))
+	if err != nil {
+		return found, err
 	}
-	found.Standby = err == nil || found.Control.InRecovery()
+	found.Standby = signal || found.Control.InRecovery()
 	return found, nil
+}
+
+func exists(path string) (bool, error) {
+	_, err := os.Lstat(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return false, fmt.Errorf("looking for %s: %w", path, err)
+	}
+	return err == nil, nil
+}
+
+// History is how a timeline of the data directory came to be.
+func (v *Volume) History(timeline int64) (postgres.History, error) {
+	if timeline <= 1 {
+		return nil, nil
+	}
+	content, err := os.ReadFile(filepath.Join(v.Dir(), "pg_wal", postgres.HistoryFile(timeline)))
+	if err != nil {
+		return nil, fmt.Errorf("reading the history of timeline %d: %w", timeline, err)
+	}
+	return postgres.ParseHistory(content)
 }
 
 // SetStandby makes the data directory start as a standby, or as a primary.

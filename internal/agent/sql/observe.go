@@ -25,6 +25,27 @@ type State struct {
 	ReplayPaused bool
 	// PendingRestart are the parameters that wait for a restart.
 	PendingRestart []string
+	// Slots are our physical slots that keep WAL, and from where.
+	Slots map[string]postgres.LSN
+	// Senders are the connections over which others receive WAL from this server.
+	Senders []Sender
+	// SyncNames is synchronous_standby_names as it is in force for new sessions.
+	SyncNames string
+}
+
+// Sender is a connection over which another server receives WAL.
+type Sender struct {
+	// Name is the receiver's application_name: a standby's is the instance's name.
+	Name string `json:"name"`
+	// Streaming says whether it has caught up so far that new WAL is sent as it is written.
+	Streaming bool `json:"streaming"`
+	// Flushed is what the receiver has on disk.
+	Flushed postgres.LSN `json:"-"`
+	// Candidate says whether the server counts the receiver among its synchronous standbys: by the configuration that the
+	// sender itself has read, which may be a moment behind.
+	Candidate bool `json:"candidate"`
+
+	FlushedText string `json:"flushed"`
 }
 
 // A standby's timeline is the one it receives, or else the one of its last restart point. pg_stat_wal_receiver has its row
@@ -47,7 +68,14 @@ SELECT recovery,
        ARRAY(SELECT name FROM pg_settings
              WHERE pending_restart
                    AND (source = 'configuration file' OR EXISTS (SELECT FROM pg_file_settings AS f WHERE f.name = pg_settings.name))
-             ORDER BY name)
+             ORDER BY name),
+       coalesce((SELECT json_object_agg(slot_name, restart_lsn::text) FROM pg_replication_slots
+                 WHERE slot_type = 'physical' AND restart_lsn IS NOT NULL AND starts_with(slot_name, $1)), '{}'),
+       coalesce((SELECT json_agg(json_build_object('name', application_name, 'streaming', state = 'streaming',
+                                                   'flushed', coalesce(flush_lsn::text, ''), 'candidate', sync_priority > 0)
+                                 ORDER BY application_name)
+                 FROM pg_stat_replication), '[]'),
+       current_setting('synchronous_standby_names')
 FROM pg_is_in_recovery() AS recovery
      LEFT JOIN pg_stat_wal_receiver AS receiver ON true`
 
@@ -55,14 +83,22 @@ FROM pg_is_in_recovery() AS recovery
 func (c *Client) Observe(ctx context.Context) (State, error) {
 	var state State
 	var written, replayed *string
+	slots := map[string]string{}
 	err := c.with(ctx, observeTimeout, func(ctx context.Context, connection *pgx.Conn) error {
-		return connection.QueryRow(ctx, observeQuery).Scan(&state.InRecovery, &state.Timeline, &written, &replayed,
-			&state.Streaming, &state.Lag, &state.ReplayPaused, &state.PendingRestart)
+		return connection.QueryRow(ctx, observeQuery, slotPrefix).Scan(&state.InRecovery, &state.Timeline, &written, &replayed,
+			&state.Streaming, &state.Lag, &state.ReplayPaused, &state.PendingRestart, &slots, &state.Senders, &state.SyncNames)
 	})
 	if err != nil {
 		return State{}, err
 	}
 	state.Written, state.Replayed = position(written), position(replayed)
+	state.Slots = map[string]postgres.LSN{}
+	for name, text := range slots {
+		state.Slots[name] = position(&text)
+	}
+	for i := range state.Senders {
+		state.Senders[i].Flushed = position(&state.Senders[i].FlushedText)
+	}
 	return state, nil
 }
 

@@ -110,6 +110,21 @@ func (c *Client) replicationRole(ctx context.Context) error {
 			return fmt.Errorf("granting to the replication role: %w", err)
 		}
 	}
+	return c.grantCheckpoint(ctx, role)
+}
+
+// grantCheckpoint lets standbys have a checkpoint written before they are rewound.
+func (c *Client) grantCheckpoint(ctx context.Context, role string) error {
+	granted, err := c.exists(ctx, "SELECT pg_has_role($1, 'pg_checkpoint', 'USAGE')", naming.ReplicationUser)
+	if err != nil {
+		return fmt.Errorf("looking at the rights of the replication role: %w", err)
+	}
+	if granted {
+		return nil
+	}
+	if err := c.exec(ctx, "GRANT pg_checkpoint TO "+role); err != nil {
+		return fmt.Errorf("granting to the replication role: %w", err)
+	}
 	return nil
 }
 

@@ -1,0 +1,67 @@
+package sql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Upstream connects to another instance's server as the replication role.
+type Upstream struct {
+	// Conninfo is libpq's connection string.
+	Conninfo string
+}
+
+// ErrNotPrimary is that the upstream is a standby itself.
+var ErrNotPrimary = errors.New("the upstream is not a primary")
+
+// Checkpoint has the upstream, which must be a primary, write a checkpoint. After a promotion it may take minutes until the next
+// one by itself, and until then pg_rewind of PostgreSQL 15 and before would not see that the timeline has changed.
+func (u Upstream) Checkpoint(ctx context.Context) error {
+	return u.with(ctx, func(connection *pgx.Conn) error {
+		if err := isPrimary(ctx, connection); err != nil {
+			return err
+		}
+		_, err := connection.Exec(ctx, "CHECKPOINT")
+		if err != nil {
+			return fmt.Errorf("writing a checkpoint: %w", err)
+		}
+		return nil
+	})
+}
+
+// Reachable says why the upstream cannot be copied; nil if it can.
+func (u Upstream) Reachable(ctx context.Context) error {
+	return u.with(ctx, func(connection *pgx.Conn) error { return isPrimary(ctx, connection) })
+}
+
+func isPrimary(ctx context.Context, connection *pgx.Conn) error {
+	var standby bool
+	if err := connection.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&standby); err != nil {
+		return err
+	}
+	if standby {
+		return ErrNotPrimary
+	}
+	return nil
+}
+
+func (u Upstream) with(ctx context.Context, use func(*pgx.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, upstreamTimeout)
+	defer cancel()
+	config, err := pgx.ParseConfig(u.Conninfo)
+	if err != nil {
+		return fmt.Errorf("connecting to the upstream: %w", err)
+	}
+	// What libpq uses itself pgx would send to the server.
+	config.RuntimeParams = map[string]string{"application_name": "pgsteward", "search_path": "pg_catalog"}
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	connection, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return fmt.Errorf("connecting to the upstream: %w", err)
+	}
+	defer func() { _ = connection.Close(context.WithoutCancel(ctx)) }()
+	return use(connection)
+}
