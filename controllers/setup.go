@@ -68,6 +68,12 @@ func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: cluster}}}
 }
 
+// wishes are the annotations that mean something to a pass.
+var wishes = []string{
+	naming.AnnotationPaused, naming.AnnotationForceDelete, naming.AnnotationSwitchover, naming.AnnotationFenced, naming.AnnotationForceFailover,
+	naming.AnnotationRestart,
+}
+
 // wanted drops what is not the user's wish: the status that we write ourselves, and what other tools annotate.
 func wanted() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -75,7 +81,7 @@ func wanted() predicate.Predicate {
 		if before.GetGeneration() != after.GetGeneration() || !slices.Equal(before.GetFinalizers(), after.GetFinalizers()) {
 			return true
 		}
-		return slices.ContainsFunc([]string{naming.AnnotationPaused, naming.AnnotationForceDelete}, func(key string) bool {
+		return slices.ContainsFunc(wishes, func(key string) bool {
 			return before.GetAnnotations()[key] != after.GetAnnotations()[key]
 		})
 	}}

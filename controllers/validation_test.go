@@ -47,15 +47,16 @@ func ofSpec(t *testing.T, namespace, spec string) *unstructured.Unstructured {
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	c := apiserver.Client(t)
+	const availability = `availability: {leaseDuration: 8s, renewDeadline: 5s, renewInterval: 2s, failsafe: true, maximumLag: 16Mi, nodeLostAfter: 5m, synchronous: {mode: none, number: 1}}`
 	for spec, want := range map[string]string{
-		`{replicas: 3, version: "16"}`:             `{replicas: 3, version: "16", storage: {size: 1Gi}, deletion: {volumes: Retain}}`,
-		`{version: "18"}`:                          `{replicas: 3, version: "18", storage: {size: 1Gi}, deletion: {volumes: Retain}}`,
-		`{version: "15", bootstrap: {initdb: {}}}`: `{replicas: 3, version: "15", storage: {size: 1Gi}, deletion: {volumes: Retain}, bootstrap: {initdb: {database: app, owner: app}}}`,
-		`{version: "17", storage: {storageClassName: fast}, deletion: {volumes: Delete}}`: `{replicas: 3, version: "17", storage: {size: 1Gi, storageClassName: fast}, deletion: {volumes: Delete}}`,
+		`{replicas: 3, version: "16"}`:             `{replicas: 3, version: "16", storage: {size: 1Gi}, deletion: {volumes: Retain}, AVAILABILITY}`,
+		`{version: "18"}`:                          `{replicas: 3, version: "18", storage: {size: 1Gi}, deletion: {volumes: Retain}, AVAILABILITY}`,
+		`{version: "15", bootstrap: {initdb: {}}}`: `{replicas: 3, version: "15", storage: {size: 1Gi}, deletion: {volumes: Retain}, AVAILABILITY, bootstrap: {initdb: {database: app, owner: app}}}`,
+		`{version: "17", storage: {storageClassName: fast}, deletion: {volumes: Delete}}`: `{replicas: 3, version: "17", storage: {size: 1Gi, storageClassName: fast}, deletion: {volumes: Delete}, AVAILABILITY}`,
 	} {
 		u := ofSpec(t, apiserver.Namespace(t, c), spec)
 		require.NoError(t, c.Create(t.Context(), u))
-		expect.YAML(t, want, u.Object["spec"])
+		expect.YAML(t, strings.ReplaceAll(want, "AVAILABILITY", availability), u.Object["spec"])
 	}
 }
 
@@ -69,38 +70,48 @@ func TestRefused(t *testing.T) {
 		spec string
 		want []string
 	}{
-		"no instances":                   {`{replicas: 0, version: "16"}`, []string{"spec.replicas", "0", "greater than or equal to 1"}},
-		"fewer than none":                {`{replicas: -1, version: "16"}`, []string{"spec.replicas", "-1", "greater than or equal to 1"}},
-		"too many instances":             {`{replicas: 10, version: "16"}`, []string{"spec.replicas", "10", "less than or equal to 9"}},
-		"half an instance":               {`{replicas: 1.5, version: "16"}`, []string{"spec.replicas", "integer"}},
-		"no version":                     {`{replicas: 3}`, []string{"spec.version", "Required"}},
-		"no such version":                {`{version: invalid}`, []string{"spec.version", `"invalid"`, `"15", "16", "17", "18"`}},
-		"an old version":                 {`{version: "14"}`, []string{"spec.version", `"14"`, `"15", "16", "17", "18"`}},
-		"a minor version":                {`{version: "16.4"}`, []string{"spec.version", `"16.4"`, `"15", "16", "17", "18"`}},
-		"a number for a version":         {`{version: 16}`, []string{"spec.version", "string"}},
-		"storage without a unit":         {`{version: "16", storage: {size: "10"}}`, []string{"spec.storage.size", `"10"`, "at least 128Mi, such as 10Gi"}},
-		"storage as a small number":      {`{version: "16", storage: {size: 10}}`, []string{"spec.storage.size", "10", "at least 128Mi, such as 10Gi"}},
-		"negative storage":               {`{version: "16", storage: {size: "-1Gi"}}`, []string{"spec.storage.size", `"-1Gi"`, "at least 128Mi, such as 10Gi"}},
-		"no storage":                     {`{version: "16", storage: {size: "0"}}`, []string{"spec.storage.size", `"0"`, "at least 128Mi, such as 10Gi"}},
-		"storage that is no quantity":    {`{version: "16", storage: {size: big}}`, []string{"spec.storage.size"}},
-		"too little storage":             {`{version: "16", storage: {size: 127Mi}}`, []string{"spec.storage.size", `"127Mi"`, "at least 128Mi, such as 10Gi"}},
-		"no storage class":               {`{version: "16", storage: {storageClassName: ""}}`, []string{"spec.storage.storageClassName", "at least 1 char"}},
-		"a parameter of ours":            {`{version: "16", postgresql: {parameters: {port: "5433"}}}`, []string{"spec.postgresql.parameters", "port: pgsteward sets this itself", "remove it"}},
-		"a parameter of TLS":             {`{version: "16", postgresql: {parameters: {ssl_ca_file: x}}}`, []string{"spec.postgresql.parameters", "ssl_ca_file: pgsteward sets this itself", "remove it"}},
-		"a parameter of replication":     {`{version: "16", postgresql: {parameters: {primary_conninfo: x}}}`, []string{"spec.postgresql.parameters", "primary_conninfo: pgsteward sets this itself", "remove it"}},
-		"a parameter in capitals":        {`{version: "16", postgresql: {parameters: {Work_Mem: 1MB}}}`, []string{"spec.postgresql.parameters", "Work_Mem: a name has lower-case letters"}},
-		"a parameter of two lines":       {`{version: "16", postgresql: {parameters: {work_mem: "1MB\nport = 1"}}}`, []string{"spec.postgresql.parameters", "work_mem"}},
-		"a parameter that is a number":   {`{version: "16", postgresql: {parameters: {max_connections: 100}}}`, []string{"spec.postgresql.parameters.max_connections", "string"}},
-		"two lines of pg_hba in one":     {`{version: "16", postgresql: {pgHBA: ["host all all all trust\nhost all all all trust"]}}`, []string{"spec.postgresql.pgHBA[0]", "must be one line"}},
-		"a comment in pg_hba":            {`{version: "16", postgresql: {pgHBA: ["# comment"]}}`, []string{"spec.postgresql.pgHBA[0]", "# comment", "must be one line that begins with local, host"}},
-		"a database that exists":         {`{version: "16", bootstrap: {initdb: {database: postgres}}}`, []string{"spec.bootstrap.initdb.database", "choose another name"}},
-		"a template's name":              {`{version: "16", bootstrap: {initdb: {database: template1}}}`, []string{"spec.bootstrap.initdb.database", "choose another name"}},
-		"a database's name with a quote": {`{version: "16", bootstrap: {initdb: {database: "a'b"}}}`, []string{"spec.bootstrap.initdb.database", "a'b"}},
-		"a reserved owner":               {`{version: "16", bootstrap: {initdb: {owner: postgres}}}`, []string{"spec.bootstrap.initdb.owner", "reserved", "choose another one"}},
-		"an owner of PostgreSQL's":       {`{version: "16", bootstrap: {initdb: {owner: pg_monitor}}}`, []string{"spec.bootstrap.initdb.owner", "reserved", "choose another one"}},
-		"an unknown deletion policy":     {`{version: "16", deletion: {volumes: Keep}}`, []string{"spec.deletion.volumes", `"Keep"`, `"Retain", "Delete"`}},
-		"two parameters of ours":         {`{version: "16", postgresql: {parameters: {port: "1", work_mem: 1MB, wal_level: minimal}}}`, []string{"spec.postgresql.parameters", ": pgsteward sets this itself", "remove it"}},
-		"an empty image":                 {`{version: "16", image: ""}`, []string{"spec.image", "at least 1 char"}},
+		"no instances":                     {`{replicas: 0, version: "16"}`, []string{"spec.replicas", "0", "greater than or equal to 1"}},
+		"fewer than none":                  {`{replicas: -1, version: "16"}`, []string{"spec.replicas", "-1", "greater than or equal to 1"}},
+		"too many instances":               {`{replicas: 10, version: "16"}`, []string{"spec.replicas", "10", "less than or equal to 9"}},
+		"half an instance":                 {`{replicas: 1.5, version: "16"}`, []string{"spec.replicas", "integer"}},
+		"no version":                       {`{replicas: 3}`, []string{"spec.version", "Required"}},
+		"no such version":                  {`{version: invalid}`, []string{"spec.version", `"invalid"`, `"15", "16", "17", "18"`}},
+		"an old version":                   {`{version: "14"}`, []string{"spec.version", `"14"`, `"15", "16", "17", "18"`}},
+		"a minor version":                  {`{version: "16.4"}`, []string{"spec.version", `"16.4"`, `"15", "16", "17", "18"`}},
+		"a number for a version":           {`{version: 16}`, []string{"spec.version", "string"}},
+		"storage without a unit":           {`{version: "16", storage: {size: "10"}}`, []string{"spec.storage.size", `"10"`, "at least 128Mi, such as 10Gi"}},
+		"storage as a small number":        {`{version: "16", storage: {size: 10}}`, []string{"spec.storage.size", "10", "at least 128Mi, such as 10Gi"}},
+		"negative storage":                 {`{version: "16", storage: {size: "-1Gi"}}`, []string{"spec.storage.size", `"-1Gi"`, "at least 128Mi, such as 10Gi"}},
+		"no storage":                       {`{version: "16", storage: {size: "0"}}`, []string{"spec.storage.size", `"0"`, "at least 128Mi, such as 10Gi"}},
+		"storage that is no quantity":      {`{version: "16", storage: {size: big}}`, []string{"spec.storage.size"}},
+		"too little storage":               {`{version: "16", storage: {size: 127Mi}}`, []string{"spec.storage.size", `"127Mi"`, "at least 128Mi, such as 10Gi"}},
+		"no storage class":                 {`{version: "16", storage: {storageClassName: ""}}`, []string{"spec.storage.storageClassName", "at least 1 char"}},
+		"a parameter of ours":              {`{version: "16", postgresql: {parameters: {port: "5433"}}}`, []string{"spec.postgresql.parameters", "port: pgsteward sets this itself", "remove it"}},
+		"a parameter of TLS":               {`{version: "16", postgresql: {parameters: {ssl_ca_file: x}}}`, []string{"spec.postgresql.parameters", "ssl_ca_file: pgsteward sets this itself", "remove it"}},
+		"a parameter of replication":       {`{version: "16", postgresql: {parameters: {primary_conninfo: x}}}`, []string{"spec.postgresql.parameters", "primary_conninfo: pgsteward sets this itself", "remove it"}},
+		"a parameter in capitals":          {`{version: "16", postgresql: {parameters: {Work_Mem: 1MB}}}`, []string{"spec.postgresql.parameters", "Work_Mem: a name has lower-case letters"}},
+		"a parameter of two lines":         {`{version: "16", postgresql: {parameters: {work_mem: "1MB\nport = 1"}}}`, []string{"spec.postgresql.parameters", "work_mem"}},
+		"a parameter that is a number":     {`{version: "16", postgresql: {parameters: {max_connections: 100}}}`, []string{"spec.postgresql.parameters.max_connections", "string"}},
+		"two lines of pg_hba in one":       {`{version: "16", postgresql: {pgHBA: ["host all all all trust\nhost all all all trust"]}}`, []string{"spec.postgresql.pgHBA[0]", "must be one line"}},
+		"a comment in pg_hba":              {`{version: "16", postgresql: {pgHBA: ["# comment"]}}`, []string{"spec.postgresql.pgHBA[0]", "# comment", "must be one line that begins with local, host"}},
+		"a database that exists":           {`{version: "16", bootstrap: {initdb: {database: postgres}}}`, []string{"spec.bootstrap.initdb.database", "choose another name"}},
+		"a template's name":                {`{version: "16", bootstrap: {initdb: {database: template1}}}`, []string{"spec.bootstrap.initdb.database", "choose another name"}},
+		"a database's name with a quote":   {`{version: "16", bootstrap: {initdb: {database: "a'b"}}}`, []string{"spec.bootstrap.initdb.database", "a'b"}},
+		"a reserved owner":                 {`{version: "16", bootstrap: {initdb: {owner: postgres}}}`, []string{"spec.bootstrap.initdb.owner", "reserved", "choose another one"}},
+		"an owner of PostgreSQL's":         {`{version: "16", bootstrap: {initdb: {owner: pg_monitor}}}`, []string{"spec.bootstrap.initdb.owner", "reserved", "choose another one"}},
+		"an unknown deletion policy":       {`{version: "16", deletion: {volumes: Keep}}`, []string{"spec.deletion.volumes", `"Keep"`, `"Retain", "Delete"`}},
+		"two parameters of ours":           {`{version: "16", postgresql: {parameters: {port: "1", work_mem: 1MB, wal_level: minimal}}}`, []string{"spec.postgresql.parameters", ": pgsteward sets this itself", "remove it"}},
+		"as many synchronous as there are": {`{replicas: 2, version: "16", availability: {synchronous: {mode: required, number: 2}}}`, []string{"spec.availability.synchronous.number", "must be less than replicas"}},
+		"a short lease":                    {`{version: "16", availability: {leaseDuration: 4s}}`, []string{"spec.availability.leaseDuration", "must be from 5s to 60s, not 4s"}},
+		"a long lease":                     {`{version: "16", availability: {leaseDuration: 2m}}`, []string{"spec.availability.leaseDuration", "must be from 5s to 60s, not 2m"}},
+		"a lease of half a second more":    {`{version: "16", availability: {leaseDuration: 8.5s}}`, []string{"spec.availability.leaseDuration", "8.5s"}},
+		"a deadline as late as the lease":  {`{version: "16", availability: {renewDeadline: 8s}}`, []string{"spec.availability.renewDeadline", "more than 1s shorter than leaseDuration (8s)", "lower it from 8s"}},
+		"a deadline 1s before the lease":   {`{version: "16", availability: {renewDeadline: 7s}}`, []string{"spec.availability.renewDeadline", "lower it from 7s"}},
+		"a renewal that comes too late":    {`{version: "16", availability: {renewInterval: 3s}}`, []string{"spec.availability.renewInterval", "at most half of renewDeadline (5s)", "lower it from 3s"}},
+		"a negative lag":                   {`{version: "16", availability: {maximumLag: "-1"}}`, []string{"spec.availability.maximumLag", "at least 0, such as 16Mi"}},
+		"a node that is lost at once":      {`{version: "16", availability: {nodeLostAfter: 10s}}`, []string{"spec.availability.nodeLostAfter", "at least 1m, not 10s"}},
+		"an unknown mode":                  {`{version: "16", availability: {synchronous: {mode: quorum}}}`, []string{"spec.availability.synchronous.mode", `"none", "preferred", "required"`}},
+		"an empty image":                   {`{version: "16", image: ""}`, []string{"spec.image", "at least 1 char"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

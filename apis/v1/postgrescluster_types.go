@@ -50,6 +50,7 @@ type PostgresClusterList struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version",messageExpression="'cannot be changed yet from ' + oldSelf.version + ' to ' + self.version + '; create a new cluster of the other version and move the data with pg_dump'",fieldPath=".version"
 // +kubebuilder:validation:XValidation:rule="has(self.bootstrap) == has(oldSelf.bootstrap)",message="is used once, when the cluster is created, and cannot be added or removed later; leave it as it was",fieldPath=".bootstrap"
+// +kubebuilder:validation:XValidation:rule="!has(self.availability) || !has(self.availability.synchronous) || self.availability.synchronous.mode == 'none' || self.availability.synchronous.number < self.replicas",message="must be less than replicas, since commits wait for standbys and the primary is none; lower it, raise replicas, or set mode to none",fieldPath=".availability.synchronous.number"
 type PostgresClusterSpec struct {
 	// replicas is the number of instances, the primary included: 1 to 9. Scaling out clones new standbys; scaling in removes
 	// the standby with the highest number, never the primary.
@@ -65,7 +66,7 @@ type PostgresClusterSpec struct {
 	Version string `json:"version"`
 
 	// image is the container image of the instances; its PostgreSQL must be of the major in version. Default: the operator's
-	// own image of that major. A change applies to an instance when its Pod is next made anew.
+	// own image of that major. A change is rolled out: standbys first, one at a time, then a switchover, the old primary last.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]([a-zA-Z0-9._:/-]*[a-zA-Z0-9])?(@[a-z0-9]+:[a-f0-9]+)?$')",message="is not the name of an image; use one such as registry.example.com/postgres:16"
@@ -84,8 +85,8 @@ type PostgresClusterSpec struct {
 	// +optional
 	Storage StorageSpec `json:"storage,omitzero"`
 
-	// resources of the postgres container. Default: requests of 100m CPU and 256Mi memory, no limits. A change applies to an
-	// instance when its Pod is next made anew.
+	// resources of the postgres container. Default: requests of 100m CPU and 256Mi memory, no limits. A change is rolled
+	// out as one of image is.
 	// +kubebuilder:validation:XValidation:rule="!has(self.claims)",message="claims are not supported; remove them"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('cpu' in self.requests) || !('cpu' in self.limits) || !isQuantity(string(self.requests['cpu'])) || !isQuantity(string(self.limits['cpu'])) || quantity(string(self.requests['cpu'])).compareTo(quantity(string(self.limits['cpu']))) <= 0",messageExpression="'the request of ' + string(self.requests['cpu']) + ' CPU exceeds the limit of ' + string(self.limits['cpu']) + '; lower the request or raise the limit'"
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('memory' in self.requests) || !('memory' in self.limits) || !isQuantity(string(self.requests['memory'])) || !isQuantity(string(self.limits['memory'])) || quantity(string(self.requests['memory'])).compareTo(quantity(string(self.limits['memory']))) <= 0",messageExpression="'the request of ' + string(self.requests['memory']) + ' memory exceeds the limit of ' + string(self.limits['memory']) + '; lower the request or raise the limit'"
@@ -95,6 +96,15 @@ type PostgresClusterSpec struct {
 	// postgresql configures the server.
 	// +optional
 	PostgreSQL PostgreSQLSpec `json:"postgresql,omitzero"`
+
+	// availability says how the instances elect the primary, and whether commits wait for standbys.
+	// +kubebuilder:default={}
+	// +optional
+	Availability AvailabilitySpec `json:"availability,omitzero"`
+
+	// scheduling says on which nodes the instances may run.
+	// +optional
+	Scheduling SchedulingSpec `json:"scheduling,omitzero"`
 
 	// bootstrap says how the first instance gets its data. It is used once and cannot be changed.
 	// +optional
@@ -130,8 +140,8 @@ type StorageSpec struct {
 
 // PostgreSQLSpec configures the server.
 type PostgreSQLSpec struct {
-	// parameters of postgresql.conf, such as {"work_mem": "16MB"}. A change is reloaded; a parameter that only a restart can
-	// change is shown in status.instances[].pendingRestart until the instance restarts. What pgsteward sets itself (paths, ports, TLS,
+	// parameters of postgresql.conf, such as {"work_mem": "16MB"}. A change is reloaded; for a parameter that only a restart
+	// can change the instances are restarted, standbys first, one at a time, the primary last, after a switchover. What pgsteward sets itself (paths, ports, TLS,
 	// replication, logging destination) cannot be set here. A value that PostgreSQL refuses changes nothing and is reported.
 	// +kubebuilder:validation:MaxProperties=200
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$'))",messageExpression="self.filter(k, !k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$'))[0] + ': a name has lower-case letters, digits and _, with one dot for a parameter of an extension'"

@@ -102,6 +102,8 @@ const (
 	ReasonApplyFailed = "ApplyFailed"
 	// ReasonInvalidSpec: the spec cannot be carried out.
 	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonInvalidAnnotation: an annotation names what there is not.
+	ReasonInvalidAnnotation = "InvalidAnnotation"
 	// ReasonConfigurationRejected: PostgreSQL refused parameters or pg_hba lines; the previous ones stay in force.
 	ReasonConfigurationRejected = "ConfigurationRejected"
 	// ReasonDataLost: an instance that must have data has none.
@@ -122,6 +124,32 @@ const (
 	ReasonLeaseLost = "LeaseLost"
 	// ReasonAccessRevoked: the API server rejects an instance's token, since its ServiceAccount was deleted.
 	ReasonAccessRevoked = "AccessRevoked"
+	// ReasonFailingOver: the primary is lost, and a standby is taking over.
+	ReasonFailingOver = "FailingOver"
+	// ReasonSwitchingOver: the primary's part is being handed over to a standby.
+	ReasonSwitchingOver = "SwitchingOver"
+	// ReasonSwitchedOver: a switchover is complete.
+	ReasonSwitchedOver = "SwitchedOver"
+	// ReasonSwitchoverRefused: a switchover was asked for and not carried out.
+	ReasonSwitchoverRefused = "SwitchoverRefused"
+	// ReasonAgentOlder: an instance's agent is of an earlier version, which cannot do what it was asked for.
+	ReasonAgentOlder = "AgentOlder"
+	// ReasonRollingUpdate: instances are restarted one after the other, since image, resources or parameters changed.
+	ReasonRollingUpdate = "RollingUpdate"
+	// ReasonFenced: an annotation says that an instance's PostgreSQL is to be stopped.
+	ReasonFenced = "Fenced"
+	// ReasonNodeLost: an instance's node is gone or does not answer.
+	ReasonNodeLost = "NodeLost"
+	// ReasonReplacingInstance: a standby whose volume was lost with its node is made anew.
+	ReasonReplacingInstance = "ReplacingInstance"
+	// ReasonLagTooGreat: no standby is near enough to the lost primary's last position to take over.
+	ReasonLagTooGreat = "LagTooGreat"
+	// ReasonSynchronousDegraded: fewer standbys than asked for confirm commits, and commits go on.
+	ReasonSynchronousDegraded = "SynchronousDegraded"
+	// ReasonSynchronousBlocked: fewer standbys than required confirm commits, so commits wait.
+	ReasonSynchronousBlocked = "SynchronousBlocked"
+	// ReasonDiskFull: an instance's volume is full.
+	ReasonDiskFull = "DiskFull"
 	// ReasonVolumeRetained: volumes were kept (event only).
 	ReasonVolumeRetained = "VolumeRetained"
 	// ReasonPrimaryChanged: another instance is primary (event only).
@@ -191,6 +219,14 @@ type PostgresClusterStatus struct {
 	// +optional
 	Instances []InstanceStatus `json:"instances,omitempty"`
 
+	// timeline is the primary's; each failover and switchover begins a new one.
+	// +optional
+	Timeline int64 `json:"timeline,omitempty"`
+
+	// switchover is the last one that was asked for, by a user or by a rolling update.
+	// +optional
+	Switchover *SwitchoverStatus `json:"switchover,omitempty"`
+
 	// conditions are Ready, Progressing, Degraded and Paused.
 	// +listType=map
 	// +listMapKey=type
@@ -230,6 +266,10 @@ type InstanceStatus struct {
 	// +optional
 	LagBytes *int64 `json:"lagBytes,omitempty"`
 
+	// synchronous says whether it is a standby that can confirm commits, as spec.availability.synchronous asks for.
+	// +optional
+	Synchronous bool `json:"synchronous,omitempty"`
+
 	// pendingRestart are parameters that take effect when the instance restarts.
 	// +listType=atomic
 	// +optional
@@ -242,4 +282,48 @@ type InstanceStatus struct {
 	// message says what is wrong with it, if something is.
 	// +optional
 	Message string `json:"message,omitempty"`
+}
+
+// SwitchoverPhase is how far a switchover has come.
+//
+// +kubebuilder:validation:Enum=InProgress;Completed;Refused;Failed
+type SwitchoverPhase string
+
+const (
+	// SwitchoverInProgress is one that the primary has agreed to.
+	SwitchoverInProgress SwitchoverPhase = "InProgress"
+	// SwitchoverCompleted is one after which another instance is primary.
+	SwitchoverCompleted SwitchoverPhase = "Completed"
+	// SwitchoverRefused is one that was not begun; message says why.
+	SwitchoverRefused SwitchoverPhase = "Refused"
+	// SwitchoverFailed is one that was begun and did not end in another primary.
+	SwitchoverFailed SwitchoverPhase = "Failed"
+)
+
+// SwitchoverStatus is a planned change of the primary.
+type SwitchoverStatus struct {
+	// target is the instance that was to become primary, or "best".
+	Target string `json:"target"`
+
+	// from is the instance that was primary.
+	// +optional
+	From string `json:"from,omitempty"`
+
+	// phase is how far it has come.
+	Phase SwitchoverPhase `json:"phase"`
+
+	// reason of a switchover that was refused or failed, in one word.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// message says in words what came of it.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// requestedAt is when the operator asked the primary for it, or refused it.
+	RequestedAt metav1.Time `json:"requestedAt"`
+
+	// completedAt is when it ended.
+	// +optional
+	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
 }

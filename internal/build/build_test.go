@@ -46,6 +46,11 @@ const full = `
 	    parameters: {work_mem: 16MB, "pg_stat_statements.max": "1000"}
 	    pgHBA: ["hostssl all all 10.0.0.0/8 scram-sha-256"]
 	  bootstrap: {initdb: {database: shop, owner: clerk}}
+	  availability:
+	    {leaseDuration: 1m, renewDeadline: 30s, renewInterval: 10s, failsafe: false, maximumLag: 1Mi, synchronous: {mode: required, number: 1}}
+	  scheduling:
+	    nodeSelector: {disk: fast}
+	    tolerations: [{key: dedicated, value: postgres, effect: NoSchedule}]
 	  deletion: {volumes: Delete}
 `
 
@@ -270,11 +275,13 @@ func TestConfigMap(t *testing.T) {
 			{"name": "prod-db-2", "host": "prod-db-2-0.prod-db-instances.demo.svc"}
 		],
 		"database": "app", "owner": "app",
-		"lease": {"name": "prod-db-primary", "durationSeconds": 8, "renewSeconds": 2}
+		"lease": {"name": "prod-db-primary", "durationSeconds": 8, "deadlineSeconds": 5, "renewSeconds": 2},
+		"availability": {"maximumLagBytes": 16777216, "crashRestartSeconds": 3, "failsafe": true, "synchronous": {"mode": "none"}}
 	}`, config(in))
 
 	in = input(t, full)
 	in.SystemIdentifier = "7123"
+	in.Cluster.Annotations = map[string]string{"pgsteward.io/fenced": "prod-db-2, prod-db-1,,prod-db-2", "pgsteward.io/force-failover": "prod-db-2"}
 	assert.JSONEq(t, `{
 		"cluster": "prod-db", "namespace": "demo", "generation": 4, "version": "17", "systemIdentifier": "7123",
 		"members": [
@@ -284,7 +291,9 @@ func TestConfigMap(t *testing.T) {
 		"database": "shop", "owner": "clerk",
 		"parameters": {"work_mem": "16MB", "pg_stat_statements.max": "1000"},
 		"hba": ["hostssl all all 10.0.0.0/8 scram-sha-256"],
-		"lease": {"name": "prod-db-primary", "durationSeconds": 8, "renewSeconds": 2}
+		"lease": {"name": "prod-db-primary", "durationSeconds": 60, "deadlineSeconds": 30, "renewSeconds": 10},
+		"availability": {"maximumLagBytes": 1048576, "crashRestartSeconds": 3, "synchronous": {"mode": "required", "number": 1}},
+		"fenced": ["prod-db-1", "prod-db-2"], "forceFailover": "prod-db-2"
 	}`, config(in))
 }
 

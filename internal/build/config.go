@@ -11,12 +11,6 @@ import (
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
-// Timings of the primary's lease, in seconds (design, section 7).
-const (
-	leaseDuration = 8
-	leaseRenew    = 2
-)
-
 // defaultName is the application's database and role if the spec names none.
 const defaultName = "app"
 
@@ -42,11 +36,10 @@ func agentConfig(in Input) agentapi.Config {
 		Database:         database,
 		Owner:            owner,
 		HBA:              c.Spec.PostgreSQL.PgHBA,
-		Lease: agentapi.Lease{
-			Name:            naming.PrimaryLease(c.Name),
-			DurationSeconds: leaseDuration,
-			RenewSeconds:    leaseRenew,
-		},
+		Lease:            leaseOf(c),
+		Availability:     availability(c, len(in.Members)),
+		Fenced:           fenced(c),
+		ForceFailover:    c.Annotations[naming.AnnotationForceFailover],
 	}
 	for _, m := range in.Members {
 		config.Members = append(config.Members, agentapi.Member{

@@ -10,6 +10,9 @@
 //   - volumes: volumes that an earlier cluster of the name left are of the same major
 //   - names: nobody else has an object of a name that the cluster needs
 //   - parameters: no parameter is one that pgsteward sets itself; a name that looks misspelt is a warning
+//   - memory: what PostgreSQL reserves when it starts fits into the memory limit
+//   - availability: fewer synchronous standbys than instances; the lease's timings are in the right relation
+//   - annotations: a switchover, a fence and a forced failover name instances that there are
 //
 // What is not known gives no objection. An update is judged only by what it changes, so that a cluster whose surroundings have
 // changed can still be scaled, mended and deleted.

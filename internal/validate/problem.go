@@ -3,6 +3,7 @@ package validate
 import (
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
 // Problems are what the rules object to in a cluster that exists. Left out are those that others tell better, with what came of
@@ -21,5 +22,16 @@ func Problems(c *v1.PostgresCluster, f Facts) []facts.Problem {
 		add(v1.ReasonVolumeNotExpandable, sizePath.String(), rigidVolumes(*size, f))
 	}
 	add(v1.ReasonInvalidSpec, imagePath.String(), badImage(c.Spec.Image))
+	add(v1.ReasonInvalidSpec, limitPath.String(), tooLittleMemory(c))
+	add(v1.ReasonInvalidSpec, numberPath.String(), tooManySynchronous(c))
+	add(v1.ReasonInvalidSpec, deadlinePath.String(), badTimings(c))
+	if len(c.Status.Instances) > 0 { // a new cluster's are not known yet
+		if names := c.Annotations[naming.AnnotationFenced]; names != "" {
+			add(v1.ReasonInvalidAnnotation, annotationsPath.Key(naming.AnnotationFenced).String(), unknownInstances(c, names))
+		}
+		if name := c.Annotations[naming.AnnotationForceFailover]; name != "" {
+			add(v1.ReasonInvalidAnnotation, annotationsPath.Key(naming.AnnotationForceFailover).String(), unknownInstance(c, name))
+		}
+	}
 	return all
 }

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"maps"
 	"slices"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -48,6 +49,9 @@ var rules = []rule{
 	{"volumes", volumes},
 	{"names", names},
 	{"parameters", parameters},
+	{"memory", memory},
+	{"availability", availability},
+	{"annotations", annotations},
 }
 
 // Create judges a new object.
@@ -57,7 +61,7 @@ func Create(c *v1.PostgresCluster, f Facts) Verdict {
 
 // Update judges a changed object, by what changed. One that is being deleted may become anything, lest it stay for ever.
 func Update(before, after *v1.PostgresCluster, f Facts) Verdict {
-	if !after.DeletionTimestamp.IsZero() || apiequality.Semantic.DeepEqual(before.Spec, after.Spec) {
+	if !after.DeletionTimestamp.IsZero() || apiequality.Semantic.DeepEqual(before.Spec, after.Spec) && maps.Equal(before.Annotations, after.Annotations) {
 		return Verdict{}
 	}
 	return judge(question{before: before, after: after, facts: f})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/randfill"
@@ -73,6 +74,42 @@ func (f Facts) taken(kind, name, cluster string) Facts {
 	return f
 }
 
+func buffers(size string) func(*v1.PostgresCluster) {
+	return func(c *v1.PostgresCluster) {
+		c.Spec.PostgreSQL.Parameters = map[string]v1.ParameterValue{"shared_buffers": v1.ParameterValue(size)}
+	}
+}
+
+func limited(memory string) func(*v1.PostgresCluster) {
+	return func(c *v1.PostgresCluster) {
+		c.Spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}}
+	}
+}
+
+func synchronous(mode v1.SynchronousMode, number int32) func(*v1.PostgresCluster) {
+	return func(c *v1.PostgresCluster) {
+		c.Spec.Availability.Synchronous = v1.SynchronousSpec{Mode: mode, Number: number}
+	}
+}
+
+func timed(interval, deadline, duration v1.Duration) func(*v1.PostgresCluster) {
+	return func(c *v1.PostgresCluster) {
+		c.Spec.Availability.RenewInterval, c.Spec.Availability.RenewDeadline, c.Spec.Availability.LeaseDuration = interval, deadline, duration
+	}
+}
+
+// running has the instances db-1, which is primary, to db-3.
+func running(c *v1.PostgresCluster) {
+	c.Status.CurrentPrimary = "db-1"
+	for _, name := range []string{"db-1", "db-2", "db-3"} {
+		c.Status.Instances = append(c.Status.Instances, v1.InstanceStatus{Name: name})
+	}
+}
+
+func annotated(key, value string) func(*v1.PostgresCluster) {
+	return func(c *v1.PostgresCluster) { c.Annotations = map[string]string{key: value} }
+}
+
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	kept := volume("standard", true)
@@ -115,6 +152,29 @@ func TestVerdicts(t *testing.T) {
 		"a parameter that is like none":              {after: cluster(with("wholly_of_my_own_making"))},
 		"a parameter that is misspelt":               {after: cluster(with("max_conections")), warning: "spec.postgresql.parameters[max_conections]: PostgreSQL may have no such parameter; did you mean max_connections?"},
 		"a parameter of ours":                        {after: cluster(with("wal_log_hints")), want: "spec.postgresql.parameters[wal_log_hints]: Invalid value: \"on\": is set by pgsteward itself; remove it"},
+		"shared buffers within the limit":            {after: cluster(buffers("256MB"), limited("1Gi"))},
+		"shared buffers without a limit":             {after: cluster(buffers("256GB"))},
+		"shared buffers over the limit":              {after: cluster(buffers("2GB"), limited("1Gi")), want: `spec.resources.limits.memory: Invalid value: "1Gi": PostgreSQL would need about 20`},
+		"a limit below the shared buffers":           {before: cluster(buffers("2GB"), limited("4Gi")), after: cluster(buffers("2GB"), limited("1Gi")), want: "lower them or raise the limit"},
+		"shared buffers that stay":                   {before: cluster(buffers("2GB"), limited("1Gi")), after: cluster(buffers("2GB"), limited("1Gi"), scaled)},
+		"fewer synchronous standbys than instances":  {after: cluster(synchronous(v1.SynchronousRequired, 2))},
+		"as many synchronous standbys as instances":  {after: cluster(synchronous(v1.SynchronousRequired, 3)), want: "spec.availability.synchronous.number: Invalid value: 3: must be less than spec.replicas (3)"},
+		"a number that is not in force":              {after: cluster(synchronous(v1.SynchronousNone, 5))},
+		"timings in the right relation":              {after: cluster(timed("2s", "5s", "8s"))},
+		"a deadline that is too late":                {after: cluster(timed("2s", "7s", "8s")), want: `spec.availability.renewDeadline: Invalid value: "7s"`},
+		"an interval that is too long":               {after: cluster(timed("3s", "5s", "8s")), want: "at least twice renewInterval (3s)"},
+		"a switchover to a standby":                  {before: cluster(running), after: cluster(running, annotated(naming.AnnotationSwitchover, "db-2"))},
+		"a switchover to the best":                   {before: cluster(running), after: cluster(running, annotated(naming.AnnotationSwitchover, "best"))},
+		"a switchover to nobody":                     {before: cluster(running), after: cluster(running, annotated(naming.AnnotationSwitchover, "db-7")), want: `metadata.annotations[pgsteward.io/switchover]: Invalid value: "db-7": there is no such instance; name one of db-2, db-3, or best`},
+		"a switchover to the primary":                {before: cluster(running), after: cluster(running, annotated(naming.AnnotationSwitchover, "db-1")), want: "is the primary already; name one of db-2, db-3"},
+		"a switchover that stays":                    {before: cluster(running, annotated(naming.AnnotationSwitchover, "db-7")), after: cluster(running, annotated(naming.AnnotationSwitchover, "db-7"), scaled)},
+		"a switchover before there is a standby":     {after: cluster(annotated(naming.AnnotationSwitchover, "best")), want: "there is no standby"},
+		"a fence":                                    {before: cluster(running), after: cluster(running, annotated(naming.AnnotationFenced, "db-1, db-3"))},
+		"a fence of nobody":                          {before: cluster(running), after: cluster(running, annotated(naming.AnnotationFenced, "db-1,db-9")), want: `"db-9": there is no such instance; name some of db-1, db-2, db-3, separated by commas, or * for all`},
+		"a fence of all":                             {before: cluster(running), after: cluster(running, annotated(naming.AnnotationFenced, "*")), warning: "nothing serves until the annotation is removed"},
+		"a fence of each":                            {before: cluster(running), after: cluster(running, annotated(naming.AnnotationFenced, "db-1,db-2,db-3")), warning: "every instance is fenced"},
+		"a forced failover":                          {before: cluster(running), after: cluster(running, annotated(naming.AnnotationForceFailover, "db-2"))},
+		"a forced failover to nobody":                {before: cluster(running), after: cluster(running, annotated(naming.AnnotationForceFailover, "2")), want: `metadata.annotations[pgsteward.io/force-failover]: Invalid value: "2"`},
 		"a parameter that was there before":          {before: cluster(with("wal_log_hints")), after: cluster(with("wal_log_hints"), scaled)},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -154,6 +214,9 @@ func TestProblems(t *testing.T) {
 		"volumes that cannot grow":              {cluster(sized("2Gi")), standard.having(volume("standard", true)), v1.ReasonVolumeNotExpandable},
 		"volumes that can":                      {cluster(sized("2Gi")), standard.having(volume("elastic", true)), ""},
 		"an image that is none":                 {cluster(ofImage("a b")), standard, v1.ReasonInvalidSpec},
+		"more memory than the limit":            {cluster(buffers("2GB"), limited("1Gi")), standard, v1.ReasonInvalidSpec},
+		"too many synchronous standbys":         {cluster(synchronous(v1.SynchronousRequired, 3)), standard, v1.ReasonInvalidSpec},
+		"timings in the wrong relation":         {cluster(timed("2s", "8s", "8s")), standard, v1.ReasonInvalidSpec},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -207,7 +270,7 @@ func TestDocumentation(t *testing.T) {
 	for _, r := range rules {
 		inOrder = append(inOrder, r.name)
 	}
-	require.Equal(t, []string{"storage-class", "storage-growth", "image", "volumes", "names", "parameters"}, inOrder)
+	require.Equal(t, []string{"storage-class", "storage-growth", "image", "volumes", "names", "parameters", "memory", "availability", "annotations"}, inOrder)
 }
 
 // TestNeverPanics: whatever the spec and however little is known. What was not changed is never refused.

@@ -1,0 +1,29 @@
+package postgres
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestBytes(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]int64{
+		"128MB": 128 << 20, "1GB": 1 << 30, "16": 16 * 8192, " 1 GB ": 1 << 30, "1.5GB": 3 << 29, "4096kB": 4 << 20, "100B": 100,
+		"": -1, "many": -1, "1Gi": -1, "-1": -1, "1mb": -1, "9999999999TB": -1,
+	} {
+		got, ok := Bytes(value, 8192)
+		assert.Equal(t, want >= 0, ok, value)
+		assert.Equal(t, max(want, 0), got, value)
+	}
+}
+
+func TestSharedMemory(t *testing.T) {
+	t.Parallel()
+	const gib = int64(1) << 30
+	assert.Less(t, SharedMemory(nil, gib), gib/2, "the defaults leave room")
+	assert.Less(t, SharedMemory(nil, 128<<20), int64(128)<<20, "also in a small container")
+	assert.Greater(t, SharedMemory(map[string]string{"shared_buffers": "2GB"}, gib), 2*gib)
+	assert.Greater(t, SharedMemory(map[string]string{"max_connections": "100000"}, gib), gib, "locks of a hundred thousand connections")
+	assert.Less(t, SharedMemory(map[string]string{"shared_buffers": "x", "max_connections": "y"}, gib), gib/2, "what PostgreSQL refuses is not ours to judge")
+}
