@@ -33,6 +33,8 @@ type Client struct {
 	tls *tls.Config
 	// Port is the agents' port; naming.PortAgent unless a test sets another.
 	Port int
+	// address is where the agent is, if not where its host name says.
+	address string
 }
 
 // NewClient is a client that shows the certificate of the configuration and trusts its RootCAs. The configuration is not

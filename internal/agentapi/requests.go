@@ -1,8 +1,10 @@
 package agentapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +15,9 @@ import (
 
 // maxWhyBytes bounds what an agent says when it refuses.
 const maxWhyBytes = 4 << 10
+
+// ErrOlder is that an agent does not know the request, since it is of an earlier version.
+var ErrOlder = errors.New("the agent is of an earlier version, which does not know this request")
 
 // RefusedError is that an agent understood a request and will not carry it out.
 type RefusedError struct {
@@ -25,6 +30,9 @@ func (e *RefusedError) Error() string { return fmt.Sprintf("%s refuses: %s", e.A
 
 // refusal is the error for an answer that is not what was asked for.
 func refusal(address string, response *http.Response) error {
+	if response.StatusCode == http.StatusNotFound || response.StatusCode == http.StatusMethodNotAllowed {
+		return fmt.Errorf("asking %s: %w", address, ErrOlder)
+	}
 	if response.StatusCode != http.StatusConflict {
 		return fmt.Errorf("asking %s: %s", address, response.Status)
 	}
@@ -33,6 +41,11 @@ func refusal(address string, response *http.Response) error {
 		return fmt.Errorf("reading why %s refuses: %w", address, err)
 	}
 	return &RefusedError{Address: address, Why: strings.TrimSpace(string(why))}
+}
+
+// At is a client that asks the one agent at the address, whatever its host name resolves to.
+func (c *Client) At(address string) *Client {
+	return &Client{tls: c.tls, Port: c.Port, address: address}
 }
 
 // Fresh is the status of the agent at host, with positions as of now.
@@ -70,7 +83,7 @@ func (c *Client) ask(ctx context.Context, method, host, path string, request, an
 			return fmt.Errorf("asking %s: %w", host, err)
 		}
 	}
-	response, done, err := c.do(ctx, method, net.JoinHostPort(host, strconv.Itoa(c.Port)), host, path, body)
+	response, done, err := c.do(ctx, method, net.JoinHostPort(cmp.Or(c.address, host), strconv.Itoa(c.Port)), host, path, body)
 	if err != nil {
 		return err
 	}

@@ -171,6 +171,8 @@ type Status struct {
 
 	// TimelineStart is the position at which a primary's timeline began, for those that come back to it.
 	TimelineStart string `json:"timelineStart,omitempty"`
+	// History are the ancestors of that timeline, the oldest first; the newest of them if there are many.
+	History []TimelineEnd `json:"history,omitempty"`
 	// Sync is what a primary's PostgreSQL uses as its synchronous standbys, such as "ANY 1 (prod-db-2,prod-db-3)"; empty: none.
 	// SyncStandbys are those of them that stream.
 	Sync         string   `json:"sync,omitempty"`
@@ -195,9 +197,18 @@ type Status struct {
 	FilesHash string `json:"filesHash,omitempty"`
 	// PendingRestart are the parameters that wait for a restart.
 	PendingRestart []string `json:"pendingRestart,omitempty"`
+	// Lowering are those of a primary's PendingRestart that its standbys must not go below, and that the restart would lower: then the
+	// primary is restarted first, since a standby keeps the greater value until it has replayed the change.
+	Lowering []string `json:"lowering,omitempty"`
 
 	// Problem is what is wrong, if something is.
 	Problem *Problem `json:"problem,omitempty"`
+}
+
+// TimelineEnd is where an ancestor of a primary's timeline was left for the next.
+type TimelineEnd struct {
+	Timeline int64  `json:"timeline"`
+	End      string `json:"end"`
 }
 
 // Problem is something that is wrong with an instance.
@@ -235,6 +246,8 @@ type SwitchoverRequest struct {
 type RestartRequest struct {
 	// Why is for people.
 	Why string `json:"why"`
+	// ServerStarted is the Status.ServerStarted that was seen: a server that was started later is left alone.
+	ServerStarted *time.Time `json:"serverStarted,omitempty"`
 }
 
 // SwitchoverPhase is how far a switchover has come.
