@@ -91,6 +91,7 @@ func (a *Agent) takeSeed(w *world) {
 		return
 	}
 	a.conf.Forget()
+	a.noteRewind(err)
 	if err != nil {
 		a.clones.failed(w.now, err.Error())
 		a.log.Warn("Making the data failed", "attempts", a.clones.failures, "error", err)
@@ -106,7 +107,7 @@ func (a *Agent) takeSeed(w *world) {
 		w.decision = election.Decision{Action: election.Wait, Reason: err.Error()}
 		return
 	}
-	w.found = found
+	w.found, w.foundErr = found, nil
 	if w.decision.Action == election.Bootstrap {
 		a.keeper.SetSystemIdentifier(found.Control.SystemIdentifier)
 	}

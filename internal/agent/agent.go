@@ -47,9 +47,16 @@ type Agent struct {
 	// wasSetUp says whether the data of the primary that runs was set up before: roles, passwords and database are there.
 	wasSetUp atomic.Bool
 
+	// watchdog ends the server if this process does not when it must; nil if there is none.
+	watchdog *supervise.Watchdog
+	// hosts are those of all members by name, as the configuration has them.
+	hosts atomic.Pointer[map[string]string]
+
 	// keeper is set once, under mu, when the Lease's name is known.
 	mu     sync.Mutex
 	keeper *lease.Keeper
+
+	requests requests
 
 	instance
 	memory
@@ -77,6 +84,12 @@ type memory struct {
 	labels   *task
 	restarts restarts
 	clones   clones
+	back     comeback
+	news     upstreamNews
+	// slots is the task that keeps a standby's slots; slotsNext is when it may begin again.
+	slots     *task
+	slotsNext time.Time
+	timelines timelines
 
 	keeperSince   time.Time
 	noHolderSince time.Time
@@ -124,15 +137,11 @@ func New(options Options) *Agent {
 		}),
 	}
 	a.server = supervise.NewServer(a.children, a.reader.Line, a.poke)
-	a.peers = peer.NewPoller(func() (peer.Asker, error) {
-		config, err := a.certificates().Client()
-		if err != nil {
-			return nil, err
-		}
-		client := agentapi.NewClient(config)
-		client.Port = options.Ports.Agent
-		return client, nil
-	})
+	if len(options.Watchdog) > 0 {
+		a.watchdog = supervise.NewWatchdog(a.children, options.Watchdog, a.log)
+		a.server.Watch = a.watchdog.Watch
+	}
+	a.peers = peer.NewPoller(func() (peer.Asker, error) { return a.peerClient() }, a.poke)
 	return a
 }
 
@@ -167,7 +176,13 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.run(func() { a.reader.Run(background, pipe) })
 	}
 	a.run(func() { a.peers.Run(background) })
-	api := &serve.API{Board: a.board, Log: a.log}
+	if a.watchdog != nil {
+		a.run(func() { a.watchdog.Run(background) })
+	}
+	api := &serve.API{
+		Board: a.board, Log: a.log,
+		Fresh: a.freshStatus, Promise: a.promise, Switchover: a.askSwitchover, Restart: a.askRestart,
+	}
 	a.run(func() {
 		serve.Run(background, a.address(a.options.Ports.Agent), api.Handler(), a.certificates().Server(), a.log)
 	})
@@ -246,7 +261,7 @@ func (a *Agent) loop(ctx, background context.Context) {
 func (a *Agent) shutdown(ctx context.Context) {
 	a.log.Info("Stopping")
 	began := time.Now()
-	for _, task := range []*task{a.seed, a.setup, a.labels} {
+	for _, task := range []*task{a.seed, a.setup, a.labels, a.slots, a.news.asking} {
 		task.stop()
 	}
 	status, _ := a.board.Status()
@@ -296,7 +311,7 @@ func (a *Agent) beatWhileStopping(ctx context.Context) {
 func (a *Agent) startKeeper(background context.Context) error {
 	timings := timingsOf(a.config.Lease)
 	if keeper := a.leaseKeeper(); keeper != nil {
-		keeper.SetTimings(timings)
+		keeper.SetTimings(timings, a.config.Availability.Failsafe)
 		return nil
 	}
 	api, err := a.options.Lease(a.config.Lease.Name)
@@ -305,7 +320,9 @@ func (a *Agent) startKeeper(background context.Context) error {
 	}
 	keeper := lease.NewKeeper(lease.Options{
 		API: api, Self: a.options.Instance, Pod: a.options.PodUID, Now: lease.Boottime, Log: a.log, Changed: a.poke,
+		Renewed: a.renewed, Ask: a.askPromises,
 	}, timings)
+	keeper.SetTimings(timings, a.config.Availability.Failsafe)
 	a.mu.Lock()
 	a.keeper = keeper
 	a.mu.Unlock()
@@ -333,9 +350,10 @@ func timingsOf(config agentapi.Lease) lease.Timings {
 	timings := lease.Timings{
 		Duration: time.Duration(config.DurationSeconds) * time.Second,
 		Renew:    time.Duration(config.RenewSeconds) * time.Second,
+		Deadline: time.Duration(config.DeadlineSeconds) * time.Second,
 	}
-	if timings.Duration <= 0 || timings.Renew <= 0 || timings.Renew*2 > timings.Duration {
-		return lease.Timings{Duration: lease.DefaultDuration, Renew: lease.DefaultRenew}
+	if timings.Duration <= 0 || timings.Renew <= 0 || timings.Renew*2 > timings.Duration || timings.Deadline >= timings.Duration {
+		return lease.Timings{Duration: lease.DefaultDuration, Deadline: lease.DefaultDeadline, Renew: lease.DefaultRenew}
 	}
 	return timings
 }

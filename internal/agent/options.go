@@ -33,10 +33,15 @@ type Options struct {
 	StopBound time.Duration
 	// FollowBound is how long a standby that says it cannot follow may try before it is cloned again.
 	FollowBound time.Duration
+	// RewindBound is how long a rewind may take before the data is copied instead; zero: DefaultRewindBound.
+	RewindBound time.Duration
 	// Credential is what PostgreSQL runs as, and Users are the operating system's users that may be its superuser over the
 	// socket. They are for an agent that runs as root, as in tests.
 	Credential *syscall.Credential
 	Users      []string
+
+	// Watchdog is the command that becomes the watchdog, by calling supervise.Guard; empty: there is none.
+	Watchdog []string
 
 	// Lease makes the API of the Lease of that name.
 	Lease   func(name string) (lease.API, error)

@@ -22,6 +22,7 @@ func (a *Agent) prepare(ctx, background context.Context) *outcome {
 	}
 	if config != nil {
 		a.config = config
+		a.noteHosts()
 	}
 	if a.config == nil {
 		return &outcome{state: agentapi.StateWaiting, notReady: "there is no configuration yet"}

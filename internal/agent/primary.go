@@ -52,7 +52,7 @@ func (a *Agent) accessProblem(w *world) *agentapi.Problem {
 // runPrimary runs the server read-write while the lease is held.
 func (a *Agent) runPrimary(ctx context.Context, w *world) outcome {
 	a.keeper.SetSystemIdentifier(w.found.Control.SystemIdentifier)
-	a.reclone = ""
+	a.reclone, a.back = "", comeback{}
 	if w.server.Running && w.server.Stopping != 0 {
 		result := a.serverOutcome(w)
 		result.problem = a.leaseProblem(w)
@@ -125,11 +125,7 @@ func (a *Agent) setUp(ctx context.Context, w *world) {
 		OwnerPassword:     a.options.Paths.password(naming.DirApp),
 		SuperuserPassword: a.options.Paths.password(naming.DirSuperuser),
 	}
-	for _, member := range a.config.Members {
-		if member.Name != a.options.Instance {
-			wanted.Slots = append(wanted.Slots, naming.SlotName(member.Name))
-		}
-	}
+	wanted.Slots = a.slotsOfOthers()
 	current := fingerprint(wanted, w.server.PID)
 	if err, isNew := a.setup.result(); isNew {
 		a.setupAt = w.now

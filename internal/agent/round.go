@@ -55,12 +55,14 @@ type outcome struct {
 
 // round goes round once, and says whether the next should come soon. ctx ends with the agent; background outlives it.
 func (a *Agent) round(ctx, background context.Context) (hurry bool) {
+	number := a.requests.beginRound()
 	w := world{now: time.Now(), server: a.server.Snapshot()}
 	result := a.observeAndAct(ctx, background, &w)
 	if ctx.Err() != nil {
 		return false
 	}
 	ready := a.publish(w, result)
+	a.requests.endRound(number)
 	return !ready && w.server.Running && w.now.Sub(w.server.Started) < streamGrace ||
 		result.state == agentapi.StateStarting && w.state != nil ||
 		!w.server.Running && w.now.Before(a.restarts.next)
@@ -71,6 +73,11 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 		return *waiting
 	}
 	a.observe(ctx, w)
+	if w.foundErr != nil {
+		if result := a.unreadable(ctx, w); result != nil {
+			return *result
+		}
+	}
 	if w.foundErr != nil {
 		return outcome{state: agentapi.StateFailed, problem: problem(reasonServer, w.foundErr.Error())}
 	}
@@ -143,6 +150,7 @@ func (a *Agent) noteEnd(w *world) {
 	if message == "" {
 		message = fmt.Sprintf("PostgreSQL ended: %v", exit.Err)
 	}
+	a.noteDamage(message)
 	a.crashes.Add(1)
 	ran := exit.At.Sub(exit.Started)
 	if ran > steadyRun {
@@ -182,16 +190,22 @@ func (a *Agent) facts(w *world) election.Facts {
 	}
 	for _, member := range others {
 		data := election.Data{}
-		if status, ok := a.peers.Answer(member.Name); ok {
-			data = dataOf(status)
+		if answer, _ := a.peers.Answer(member.Name); answer != nil {
+			data = dataOf(answer.Status)
 		}
-		facts.Members = append(facts.Members, election.Member{Name: member.Name, Data: data})
+		facts.Members = append(facts.Members, election.Member{
+			// Nobody goes on by promises yet, so an answer is as good as one.
+			Name: member.Name, Data: data, Promised: data.Kind != election.DataUnknown,
+		})
 	}
 	return facts
 }
 
 // ownData is what this instance has: as its server says, else as the control file does.
 func ownData(w *world) election.Data {
+	if w.found.Torn && w.view.Holder == "" {
+		return election.Data{} // there was data, and it cannot be used: nothing may be concluded from that
+	}
 	if !w.found.Complete {
 		return election.Data{Kind: election.DataNone}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pgsteward/pgsteward/internal/agent/sql"
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/naming"
@@ -22,8 +23,8 @@ func (a *Agent) runStandby(ctx context.Context, w *world) outcome {
 	}
 	a.setupPID, a.setupDone, a.setupFailed = 0, "", failures{}
 	a.wasSetUp.Store(false)
-	if a.reclone != "" && upstream != "" {
-		return a.clone(ctx, w, upstream)
+	if upstream != "" && (a.reclone != "" || a.back.rewind != "") {
+		return a.mend(ctx, w, upstream)
 	}
 	var result outcome
 	switch {
@@ -31,9 +32,12 @@ func (a *Agent) runStandby(ctx context.Context, w *world) outcome {
 		result = a.seedOutcome(agentapi.RoleStandby, "data is being copied")
 	case w.server.Running && w.server.Stopping != 0:
 		result = a.serverOutcome(w)
-	case !w.server.Running && a.mustReclone(w):
-		return a.clone(ctx, w, upstream)
+	case !w.server.Running && a.mustMend(w):
+		return a.mend(ctx, w, upstream)
 	case !w.server.Running:
+		if waiting := a.comeBack(ctx, w, upstream); waiting != nil {
+			return *waiting
+		}
 		result = a.start(ctx, w, false, upstream)
 	default:
 		result = a.follow(ctx, w, upstream)
@@ -46,14 +50,15 @@ func (a *Agent) runStandby(ctx context.Context, w *world) outcome {
 func (a *Agent) follow(ctx context.Context, w *world, upstream string) outcome {
 	a.label(ctx, naming.RoleStandby)
 	a.reload(ctx, w, upstream)
-	a.dropSlots(ctx, w)
+	a.keepSlots(ctx, w, upstream)
 	result := a.serverOutcome(w)
 	if a.restartIfTooSmall(ctx, w) {
 		return result
 	}
-	if a.mustReclone(w) {
-		return a.clone(ctx, w, upstream)
+	if a.mustMend(w) {
+		return a.mend(ctx, w, upstream)
 	}
+	a.noteFollowing(w)
 	if w.state == nil || w.state.Streaming {
 		return result
 	}
@@ -74,18 +79,6 @@ func (a *Agent) follow(ctx context.Context, w *world, upstream string) outcome {
 	return result
 }
 
-// dropSlots drops what a standby has left from a time as primary: such slots would keep WAL for ever.
-func (a *Agent) dropSlots(ctx context.Context, w *world) {
-	current := fingerprint("standby", w.server.PID)
-	if w.state == nil || !a.setup.isDone() || a.setup != nil && a.setup.name == current {
-		return
-	}
-	a.setup = a.begin(ctx, current, func(ctx context.Context) error {
-		defer a.admin.Close()
-		return a.admin.EnsureSlots(ctx, nil)
-	})
-}
-
 // restartIfTooSmall restarts a standby whose replay has paused because the primary has greater settings than it: it starts
 // with settings that are as great.
 func (a *Agent) restartIfTooSmall(ctx context.Context, w *world) bool {
@@ -101,52 +94,31 @@ func (a *Agent) restartIfTooSmall(ctx context.Context, w *world) bool {
 	return true
 }
 
-// mustReclone says whether PostgreSQL has said for long enough that it cannot follow its upstream.
-func (a *Agent) mustReclone(w *world) bool {
-	if w.state != nil && w.state.Streaming || w.view.Holder == "" {
-		return false
-	}
-	since := w.server.Started
-	if a.lastStreamed.After(since) {
-		since = a.lastStreamed
-	}
-	if w.server.Running && w.now.Sub(since) < a.options.FollowBound || !w.server.Running && a.restarts.failures < 2 {
-		return false
-	}
-	why := a.reader.Words.CannotFollow(since)
-	if why == "" {
-		return false
-	}
-	a.log.Warn("Copying the data again, since this standby cannot follow", "upstream", w.decision.Upstream, "error", why)
-	a.reclone = why
-	return true
-}
-
 // clone copies the upstream's data.
 func (a *Agent) clone(ctx context.Context, w *world, upstream string) outcome {
 	a.label(ctx, naming.RoleStandby)
+	if a.back.rewinding {
+		a.maySeed(w, upstream)
+		return a.seedOutcome(agentapi.RoleStandby, a.rewindText(upstream))
+	}
+	if w.found.Torn && a.reclone == "" {
+		a.reclone = "rewinding it was not finished"
+	}
 	result := a.seedOutcome(agentapi.RoleStandby, "data is being copied from "+upstream)
 	if a.reclone != "" {
-		result.notReady += ", since it could not follow: " + a.reclone
+		result.notReady += ", since the data here cannot be used: " + a.reclone
 	}
-	if w.server.Running {
-		a.server.Stop(supervise.Fast)
-		return result
-	}
-	if !a.seed.isSettled() {
-		if a.seed.name != upstream {
-			a.log.Info("Stopping the copy, since the primary has changed", "from", a.seed.name, "to", upstream)
-			a.seed.stop() // its result is taken note of in the next round
-		}
-		return result
-	}
-	if w.now.Before(a.clones.next) {
+	if !a.stopForSeed(w) || !a.maySeed(w, upstream) {
 		return result
 	}
 	a.log.Info("Copying data", "upstream", upstream, "attempt", a.clones.failures+1)
-	// PostgreSQL asks a program that streams for a sign of life; pg_basebackup gives one only every ten seconds.
-	conninfo := a.conninfo(upstream, postgres.Keyword{Name: "options", Value: "-c wal_sender_timeout=60s"})
-	seeder, slot := a.seeder, naming.SlotName(a.options.Instance)
+	conninfo := a.conninfo(upstream,
+		// PostgreSQL asks a program that streams for a sign of life; pg_basebackup gives one only every ten seconds.
+		postgres.Keyword{Name: "options", Value: "-c wal_sender_timeout=60s"},
+		// It confirms WAL as a standby does, but what it has is no standby yet: no commit may count it as one by its name.
+		postgres.Keyword{Name: "application_name", Value: a.options.Instance + " clone"})
+	seeder, slot := *a.seeder, naming.SlotName(a.options.Instance)
+	seeder.Reachable = sql.Upstream{Conninfo: a.conninfo(upstream, postgres.Keyword{Name: "dbname", Value: "postgres"})}.Reachable
 	a.seed = a.begin(ctx, upstream, func(ctx context.Context) error { return seeder.Clone(ctx, conninfo, slot) })
 	return result
 }

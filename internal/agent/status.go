@@ -21,7 +21,7 @@ func (a *Agent) publish(w world, result outcome) bool {
 			status.Problem = problem(reasonConfiguration, text)
 		}
 	}
-	status.DataKnown = w.looked && w.foundErr == nil && len(w.found.Others) == 0
+	status.DataKnown = w.looked && w.foundErr == nil && len(w.found.Others) == 0 && !w.found.Torn
 	data := ownData(&w)
 	if data.Kind.HasData() {
 		status.HasData = true
@@ -55,7 +55,9 @@ func (a *Agent) publish(w world, result outcome) bool {
 func (a *Agent) describeRunning(w *world, status *agentapi.Status, notReady string) string {
 	state := w.state
 	status.PendingRestart = state.PendingRestart
+	a.describeSlots(w, status)
 	if !state.InRecovery {
+		a.describeHistory(w, status)
 		if status.Role != agentapi.RolePrimary && notReady == "" {
 			return "runs read-write, but is not the primary"
 		}

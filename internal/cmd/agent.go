@@ -18,6 +18,7 @@ import (
 	"github.com/pgsteward/pgsteward/internal/agent"
 	"github.com/pgsteward/pgsteward/internal/agent/lease"
 	"github.com/pgsteward/pgsteward/internal/agent/role"
+	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 )
 
 // Variables of the agent's environment.
@@ -51,6 +52,20 @@ func agentCommand() *cobra.Command {
 	return command
 }
 
+// watchdogName is the command that an agent starts as its watchdog.
+const watchdogName = "watchdog"
+
+// watchdogCommand is not for people.
+func watchdogCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    watchdogName,
+		Short:  "Stops PostgreSQL when the agent that started it does not",
+		Args:   cobra.NoArgs,
+		Hidden: true,
+		Run:    func(*cobra.Command, []string) { supervise.Guard() },
+	}
+}
+
 // agentOptions are those of an agent in a Pod of ours.
 func agentOptions(debug bool) (agent.Options, error) {
 	options := agent.Options{
@@ -58,6 +73,9 @@ func agentOptions(debug bool) (agent.Options, error) {
 		Version: version, Paths: agent.DefaultPaths(), Ports: agent.DefaultPorts(),
 		MemoryLimit: memoryLimit(), StopBound: agent.DefaultStopBound, FollowBound: agent.DefaultFollowBound,
 		Output: os.Stdout, LogLevel: slog.LevelInfo,
+	}
+	if program, err := os.Executable(); err == nil {
+		options.Watchdog = []string{program, watchdogName}
 	}
 	if debug {
 		options.LogLevel = slog.LevelDebug

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"log/slog"
+	"reflect"
 	"strconv"
 	"sync"
 	"time"
@@ -10,8 +11,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
-
-	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
 // API reads and writes one Lease.
@@ -23,21 +22,25 @@ type API interface {
 	Watch(ctx context.Context, resourceVersion string, receive func(*coordinationv1.Lease)) error
 }
 
-// View is the Lease as it was last seen.
+// View is the Lease as it was last seen, and what this agent has of it.
 type View struct {
 	// Known says whether it was seen at all.
-	Known            bool
-	Holder           string
-	HolderPod        string
-	SystemIdentifier string
+	Known bool
+	Record
 	// Expired says whether its duration has passed since the last change that was seen.
 	Expired bool
+	// SinceChange is how long ago that was.
+	SinceChange time.Duration
 	// Remaining is how long this agent holds it yet; 0 if it does not.
 	Remaining time.Duration
 	// SinceRenewal is the time since before the last renewal by this agent was sent; meaningful while Holding.
 	SinceRenewal time.Duration
 	// Holding says whether this agent has renewed it and it was seen in nobody else's hands since; it may have run out.
 	Holding bool
+	// Failsafe says that the last renewal was by the promises of all members, since the API server did not answer.
+	Failsafe bool
+	// Promise is the one that this agent has given and that has not run out; nil if there is none.
+	Promise *Promise
 	// Err is why the last request failed; nil if it did not.
 	Err error
 	// Denied is how long the API server has denied this Pod's token, without recognizing it once in between.
@@ -52,30 +55,48 @@ type Options struct {
 	Pod  string
 	Now  Clock
 	Log  *slog.Logger
-	// Changed is called when holder or system have changed, or the Lease was won or lost.
+	// Changed is called when holder or system have changed, the Lease was won or lost, or it has run out.
 	Changed func()
+	// Renewed is called after each renewal with the time until which it lets this agent's server write at most; nil: nobody.
+	Renewed func(until time.Duration)
+	// Ask asks the members for their promises; it returns those who gave it. nil: nobody is asked.
+	Ask func(ctx context.Context, members []string, duration time.Duration) (promised []string)
 }
 
 // Keeper watches and renews the Lease for one instance.
 type Keeper struct {
+	options Options
 	api     API
 	self    string
 	pod     string
 	now     Clock
 	log     *slog.Logger
-	changed func()
 	kick    chan struct{}
+	// writing is held by whoever writes the Lease, so that a renewal and a hand-over do not get into each other's way.
+	writing sync.Mutex
 
 	mu        sync.Mutex
 	timings   Timings
+	failsafe  bool
 	want      bool
 	wantUntil time.Duration
-	system    string
+	// campaign is the version of the Lease of another holder that may be taken once it has run out; empty: none.
+	campaign string
+	// attempting says that a request is on its way that would make this agent the holder.
+	attempting  bool
+	publication Publication
+	// tried are the members of all publications since the last that is known to have been carried out.
+	tried     [][]string
 	lease     *coordinationv1.Lease
 	seenAt    time.Duration
+	expiry    *time.Timer
 	renewedAt time.Duration
-	holding   bool
-	err       error
+	// writtenAt is when the last renewal through the API server was sent; byPromises says that there was one without it since.
+	writtenAt  time.Duration
+	byPromises bool
+	holding    bool
+	promise    *Promise
+	err        error
 	// deniedAt is when the first request was denied after the last one that was not; nil if none was.
 	deniedAt *time.Duration
 }
@@ -83,7 +104,7 @@ type Keeper struct {
 // NewKeeper is a keeper that does not want to hold the Lease yet.
 func NewKeeper(options Options, timings Timings) *Keeper {
 	return &Keeper{
-		api: options.API, self: options.Self, pod: options.Pod, now: options.Now, log: options.Log, changed: options.Changed,
+		options: options, api: options.API, self: options.Self, pod: options.Pod, now: options.Now, log: options.Log,
 		timings: timings, kick: make(chan struct{}, 1),
 	}
 }
@@ -93,33 +114,51 @@ func NewKeeper(options Options, timings Timings) *Keeper {
 const WantBound = 30 * time.Second
 
 // Hold says whether the agent wants to hold the Lease; to be repeated within WantBound. Wanting takes it as soon as it may be
-// taken. Not wanting stops renewing it; the Lease is not given away.
-func (k *Keeper) Hold(want bool) {
+// taken without taking it from another instance. Not wanting stops renewing it; the Lease is not given away.
+func (k *Keeper) Hold(want bool) { k.setWant(want, "") }
+
+// Campaign is Hold, and takes the Lease of another holder that has run out, if it still is what was seen: that version.
+func (k *Keeper) Campaign(version string) { k.setWant(true, version) }
+
+func (k *Keeper) setWant(want bool, campaign string) {
 	k.mu.Lock()
-	changed := k.want != want
-	k.want, k.wantUntil = want, k.now()+WantBound
+	changed := k.want != want || k.campaign != campaign
+	k.want, k.wantUntil, k.campaign = want, k.now()+WantBound, campaign
 	k.mu.Unlock()
 	if changed && want {
 		k.poke()
 	}
 }
 
-// SetSystemIdentifier has it written to the Lease with the next renewal.
-func (k *Keeper) SetSystemIdentifier(system string) {
+// Publish has this written to the Lease with the next renewal: at once, if more than the position is new.
+func (k *Keeper) Publish(publication Publication) {
 	k.mu.Lock()
-	changed := k.system != system
-	k.system = system
+	before := k.publication
+	if publication.SystemIdentifier == "" {
+		publication.SystemIdentifier = before.SystemIdentifier
+	}
+	k.publication = publication
 	k.mu.Unlock()
-	if changed {
+	before.Position = publication.Position
+	if !reflect.DeepEqual(before, publication) {
 		k.poke()
 	}
 }
 
-// SetTimings changes the timings.
-func (k *Keeper) SetTimings(timings Timings) {
+// SetSystemIdentifier has it written to the Lease with the next renewal, which comes at once if it is new.
+func (k *Keeper) SetSystemIdentifier(system string) {
+	k.mu.Lock()
+	publication := k.publication
+	k.mu.Unlock()
+	publication.SystemIdentifier = system
+	k.Publish(publication)
+}
+
+// SetTimings changes the timings, and whether the promises of all members count as a renewal.
+func (k *Keeper) SetTimings(timings Timings, failsafe bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.timings = timings
+	k.timings, k.failsafe = timings, failsafe
 }
 
 // Timings are the current timings.
@@ -144,25 +183,31 @@ func (k *Keeper) View() View {
 }
 
 func (k *Keeper) view() View {
-	view := View{Err: k.err, Holding: k.holding}
+	view := View{Err: k.err, Holding: k.holding, Failsafe: k.holding && k.byPromises}
 	now := k.now()
 	if k.deniedAt != nil {
 		view.Denied = now - *k.deniedAt
 	}
+	if k.promise != nil && now < k.promise.Until {
+		view.Promise = ptr.To(*k.promise)
+	}
 	if k.lease == nil {
 		return view
 	}
-	view.Known = true
-	view.Holder = ptr.Deref(k.lease.Spec.HolderIdentity, "")
-	view.HolderPod = k.lease.Annotations[naming.AnnotationHolderPod]
-	view.SystemIdentifier = k.lease.Annotations[naming.AnnotationSystemIdentifier]
-	duration := max(k.timings.Duration, time.Duration(ptr.Deref(k.lease.Spec.LeaseDurationSeconds, 0))*time.Second)
-	view.Expired = now-k.seenAt > duration
+	view.Known, view.Record = true, recordOf(k.lease)
+	view.SinceChange = now - k.seenAt
+	view.Expired = view.SinceChange > k.duration()
 	if k.holding {
 		view.SinceRenewal = now - k.renewedAt
 		view.Remaining = max(0, k.timings.Duration-view.SinceRenewal)
 	}
 	return view
+}
+
+// duration is how long the Lease that was seen is valid after a change: as its holder or we believe, whichever is longer.
+func (k *Keeper) duration() time.Duration {
+	recorded := time.Duration(ptr.Deref(k.lease.Spec.LeaseDurationSeconds, 0)) * time.Second
+	return max(k.timings.Duration, recorded)
 }
 
 // observe takes note of a Lease that was read; older ones than the last seen are ignored.
@@ -175,23 +220,34 @@ func (k *Keeper) observe(lease *coordinationv1.Lease) {
 	}
 	k.lease = lease
 	k.seenAt = k.now()
-	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
-	pod := lease.Annotations[naming.AnnotationHolderPod]
+	record := recordOf(lease)
 	// Nobody is no other hands: the Lease was deleted and made anew. Whoever else would take it must know this instance's
 	// position first, which is the furthest; so this one goes on until its renewal runs out, and takes it back at once.
-	forgotten := k.holding && holder == ""
-	if k.holding && !forgotten && (holder != k.self || pod != k.pod) {
+	forgotten := k.holding && record.Holder == ""
+	if k.holding && !forgotten && (record.Holder != k.self || record.HolderPod != k.pod) {
 		k.holding = false
 	}
+	if k.expiry == nil {
+		k.expiry = time.AfterFunc(k.duration()+expiryGrace, k.options.Changed)
+	}
+	k.expiry.Reset(k.duration() + expiryGrace)
 	after := k.view()
 	k.mu.Unlock()
 	if forgotten {
 		k.poke()
 	}
-	if before.Holder != after.Holder || before.Known != after.Known || before.Holding != after.Holding ||
-		before.HolderPod != after.HolderPod || before.SystemIdentifier != after.SystemIdentifier {
-		k.changed()
+	if before.Known != after.Known || before.Holding != after.Holding || differ(before.Record, after.Record) {
+		k.options.Changed()
 	}
+}
+
+// expiryGrace makes sure that the Lease has run out when its expiry is looked at.
+const expiryGrace = 10 * time.Millisecond
+
+// differ says whether more is new than version and position.
+func differ(a, b Record) bool {
+	a.Version, a.Position = b.Version, b.Position
+	return !reflect.DeepEqual(a, b)
 }
 
 // newer compares resource versions, which are increasing numbers (KEP-5504). A Lease that was made anew counts as newer.
@@ -209,7 +265,13 @@ func (k *Keeper) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() { k.watch(ctx) })
 	group.Go(func() { k.renew(ctx) })
+	group.Go(func() { k.goOnByPromises(ctx) })
 	group.Wait()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.expiry != nil {
+		k.expiry.Stop()
+	}
 }
 
 // watch watches again and again. A watch that is silent for twice the duration may be dead, since a holder renews more often.

@@ -118,7 +118,7 @@ func TestKeeper_takes_and_renews(t *testing.T) {
 
 	f.clock += 3 * time.Second
 	assert.Equal(t, 5*time.Second, f.View().Remaining)
-	f.SetSystemIdentifier("42")
+	f.Publish(Publication{SystemIdentifier: "42"})
 	require.NoError(t, f.attempt(t.Context()))
 	assert.Equal(t, 8*time.Second, f.View().Remaining)
 	assert.Equal(t, int32(1), *f.store.lease.Spec.LeaseTransitions)
@@ -230,7 +230,7 @@ func TestKeeper_takes_back_what_was_made_anew(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
 	f.Hold(true)
-	f.SetSystemIdentifier("42")
+	f.Publish(Publication{SystemIdentifier: "42"})
 	require.NoError(t, f.attempt(t.Context()))
 	f.clock += time.Second
 	f.store.err = apierrors.NewNotFound(schema.GroupResource{}, "db-primary")
@@ -343,7 +343,7 @@ func TestKeeper_Run(t *testing.T) {
 func TestKeeper_does_not_trust_a_silent_watch(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
-	f.SetTimings(Timings{Duration: 20 * time.Millisecond, Renew: 4 * time.Millisecond})
+	f.SetTimings(Timings{Duration: 20 * time.Millisecond, Renew: 4 * time.Millisecond}, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); f.watch(ctx) }()

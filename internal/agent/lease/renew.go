@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/pgsteward/pgsteward/internal/naming"
+	"github.com/pgsteward/pgsteward/internal/postgres"
 )
 
 var (
@@ -20,6 +22,7 @@ var (
 	errNotWanted   = errors.New("the lease is not wanted any more")
 	// ErrOtherPod is that another Pod of this instance may be writing.
 	ErrOtherPod = errors.New("another Pod of this instance holds the lease")
+	errPromised = errors.New("another instance was promised that this one waits")
 )
 
 func (k *Keeper) renew(ctx context.Context) {
@@ -43,6 +46,8 @@ func (k *Keeper) renew(ctx context.Context) {
 
 // attempt renews once if the agent wants to hold the Lease and may.
 func (k *Keeper) attempt(ctx context.Context) error {
+	k.writing.Lock()
+	defer k.writing.Unlock()
 	k.mu.Lock()
 	want, seen := k.want && k.now() < k.wantUntil, k.lease
 	k.mu.Unlock()
@@ -76,46 +81,78 @@ func (k *Keeper) attempt(ctx context.Context) error {
 
 // write renews the Lease that was seen.
 func (k *Keeper) write(ctx context.Context, seen *coordinationv1.Lease) error {
-	desired, err := k.desired(seen)
+	desired, err := k.begin(seen)
 	if err != nil {
 		return nil //nolint:nilerr // not ours to take: whoever decides sees the holder and stops wanting it
 	}
 	sent := k.now()
 	written, err := k.api.Update(ctx, desired)
 	k.note(err)
+	k.mu.Lock()
+	k.attempting = false
 	if err != nil {
+		k.mu.Unlock()
 		return fmt.Errorf("updating the lease: %w", err)
 	}
-	k.mu.Lock()
 	won := !k.holding
-	k.holding, k.renewedAt = true, sent
+	k.holding, k.renewedAt, k.writtenAt, k.byPromises = true, sent, sent, false
+	k.tried = nil
+	if k.campaign != "" && won {
+		k.campaign = ""
+	}
+	until := sent + k.timings.StopAlone()
 	k.mu.Unlock()
+	if k.options.Renewed != nil {
+		k.options.Renewed(until)
+	}
 	k.observe(written)
 	if won {
 		k.log.Info("Holding the lease", "transitions", ptr.Deref(written.Spec.LeaseTransitions, 0))
-		k.changed()
+		k.options.Changed()
 	}
 	return nil
 }
 
-// desired is the Lease with this agent as its holder, or why it must not be.
-func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+// begin is desired, and takes note that the request is on its way: no promise is given meanwhile.
+func (k *Keeper) begin(seen *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	holder := ptr.Deref(seen.Spec.HolderIdentity, "")
-	pod := seen.Annotations[naming.AnnotationHolderPod]
+	desired, err := k.desired(seen)
+	if err != nil {
+		return nil, err
+	}
+	k.attempting = true
+	if members := k.publication.Members; len(members) > 0 {
+		k.tried = append(k.tried, members)
+		if len(k.tried) > maxTried {
+			k.tried = append(k.tried[:0:0], slices.Compact(slices.Sorted(slices.Values(slices.Concat(k.tried...)))))
+		}
+	}
+	return desired, nil
+}
+
+// maxTried bounds how many publications without an answer are kept one by one.
+const maxTried = 8
+
+// desired is the Lease with this agent as its holder, or why it must not be.
+func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	record := recordOf(seen)
 	if !k.want {
 		return nil, errNotWanted // since a moment ago
 	}
-	if holder != "" && holder != k.self {
+	view := k.view()
+	if record.Holder != "" && record.Holder != k.self && (record.Version != k.campaign || !view.Expired || view.Version != k.campaign) {
 		return nil, ErrHeldByOther
 	}
-	if holder == k.self && pod != "" && pod != k.pod && !k.view().Expired {
+	if record.Holder == k.self && record.HolderPod != "" && record.HolderPod != k.pod && !view.Expired {
 		return nil, ErrOtherPod
+	}
+	if view.Promise != nil && !k.handedOver(record) && !k.holding {
+		return nil, errPromised
 	}
 	lease := seen.DeepCopy()
 	now := metav1.NewMicroTime(time.Now())
-	if holder != k.self {
+	if record.Holder != k.self {
 		lease.Spec.AcquireTime = &now
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(seen.Spec.LeaseTransitions, 0) + 1)
 	}
@@ -126,10 +163,31 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 		lease.Annotations = map[string]string{}
 	}
 	lease.Annotations[naming.AnnotationHolderPod] = k.pod
-	if k.system != "" {
-		lease.Annotations[naming.AnnotationSystemIdentifier] = k.system
-	}
+	k.publication.putIn(lease.Annotations)
 	return lease, nil
+}
+
+// HandOver makes the target the holder, in one update. To be called when PostgreSQL has stopped, at that position. The agent must
+// not be the holder any more from now on, whatever comes of it: only what is then read from the API server says who is.
+func (k *Keeper) HandOver(ctx context.Context, target string, end postgres.Position) error {
+	k.Hold(false)
+	k.writing.Lock()
+	defer k.writing.Unlock()
+	k.mu.Lock()
+	k.holding = false
+	k.mu.Unlock()
+	err := k.change(ctx, func(lease *coordinationv1.Lease) {
+		now := metav1.NewMicroTime(time.Now())
+		lease.Spec.HolderIdentity = ptr.To(target)
+		lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
+		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
+		delete(lease.Annotations, naming.AnnotationHolderPod)
+		lease.Annotations[naming.AnnotationPosition] = formatPosition(end)
+	})
+	if err != nil {
+		return fmt.Errorf("handing the lease to %s: %w", target, err)
+	}
+	return nil
 }
 
 // Stopped writes to the Lease that this Pod writes no more, though its instance remains the holder: the instance's next Pod
@@ -138,18 +196,41 @@ func (k *Keeper) Stopped(ctx context.Context) error {
 	k.Hold(false)
 	ctx, cancel := context.WithTimeout(ctx, k.Timings().request())
 	defer cancel()
+	err := k.change(ctx, func(lease *coordinationv1.Lease) { delete(lease.Annotations, naming.AnnotationHolderPod) })
+	if errors.Is(err, ErrHeldByOther) {
+		return nil
+	}
+	return err
+}
+
+// change changes the Lease while it is this Pod's; ErrHeldByOther if it is not.
+func (k *Keeper) change(ctx context.Context, how func(*coordinationv1.Lease)) error {
+	k.mu.Lock()
+	lease := k.lease
+	k.mu.Unlock()
 	for {
-		lease, err := k.api.Get(ctx)
-		if err != nil {
-			return fmt.Errorf("reading the lease: %w", err)
+		if lease == nil {
+			var err error
+			if lease, err = k.get(ctx); err != nil {
+				return fmt.Errorf("reading the lease: %w", err)
+			}
+			k.observe(lease)
 		}
-		if ptr.Deref(lease.Spec.HolderIdentity, "") != k.self || lease.Annotations[naming.AnnotationHolderPod] != k.pod {
+		if record := recordOf(lease); record.Holder != k.self || record.HolderPod != k.pod {
+			return ErrHeldByOther
+		}
+		desired := lease.DeepCopy()
+		how(desired)
+		written, err := k.api.Update(ctx, desired)
+		k.note(err)
+		if err == nil {
+			k.observe(written)
 			return nil
 		}
-		delete(lease.Annotations, naming.AnnotationHolderPod)
-		if _, err = k.api.Update(ctx, lease); !apierrors.IsConflict(err) {
+		if !apierrors.IsConflict(err) {
 			return err
 		}
+		lease = nil // somebody wrote it
 	}
 }
 

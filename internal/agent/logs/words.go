@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -118,13 +119,46 @@ var cannotFollow = []string{
 	"is not a child of this server's history",
 }
 
+// forks are those parts of cannotFollow from which follows that the data has gone another way than the upstream's, so that it
+// may be rewound.
+var forks = []string{
+	"is not in this server's history", "does not contain minimum recovery point", "forked off current database system timeline",
+	"is behind recovery timeline", "is not a child of this server's history",
+}
+
+// IsFork says whether a message from CannotFollow says that the data went another way than the upstream's.
+func IsFork(message string) bool { return containsAny(message, forks) }
+
+// damaged are parts of what a server says when it ends because its own files are damaged, and not because of what is around
+// them: no room, no rights, no memory.
+var damaged = []string{
+	"could not locate a valid checkpoint record", "invalid checkpoint record", "could not locate required checkpoint record",
+	"could not find redo location", "control file contains invalid", "incorrect checksum in control file",
+	"WAL ends before consistent recovery point", "WAL contains references to invalid pages", "invalid page in block",
+	"could not access status of transaction", "invalid magic number in", "requested WAL segment is corrupt",
+	"invalid data in file", "is not a valid data directory", "missing from data directory", "could not read block",
+	"read only 0 of", "unexpected data beyond EOF", "incorrect resource manager data checksum",
+	// The server's own files are named as seen from the data directory; those of configuration and extensions are not.
+	`file "base/`, `file "global/`, `file "pg_xact`, `file "pg_multixact`, `file "pg_wal`, `file "pg_filenode.map`, `file "pg_tblspc`,
+}
+
+// around are parts of such messages that speak against damage.
+var around = []string{
+	"No space left on device", "Permission denied", "Too many open files", "Cannot allocate memory", "Disk quota exceeded",
+	"Stale file handle", "Transport endpoint", "Interrupted system call",
+}
+
+// IsDamage says whether the message, with which a server ended, says that its data is damaged.
+func IsDamage(message string) bool {
+	return containsAny(message, damaged) && !containsAny(message, around)
+}
+
 func isAboutFollowing(message string) bool {
-	for _, part := range cannotFollow {
-		if strings.Contains(message, part) {
-			return true
-		}
-	}
-	return false
+	return containsAny(message, cannotFollow)
+}
+
+func containsAny(message string, parts []string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(message, part) })
 }
 
 // CannotFollow is what a standby said after the moment from which follows that it must be cloned again; empty if it did not.

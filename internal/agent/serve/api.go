@@ -88,25 +88,85 @@ func (c Certificates) Client() (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}, RootCAs: pool}, nil
 }
 
-// API serves the agent's status.
+// API serves the agent's status and takes requests.
 type API struct {
 	Board *Board
 	Log   *slog.Logger
+	// Fresh is the status with everything as of now.
+	Fresh func(context.Context) (agentapi.Status, error)
+	// Promise answers a primary; Switchover and Restart begin what is asked for, or say why they do not.
+	Promise    func(agentapi.PromiseRequest) agentapi.Promise
+	Switchover func(agentapi.SwitchoverRequest) error
+	Restart    func(agentapi.RestartRequest) error
 }
 
 // Handler answers requests.
 func (a *API) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+agentapi.PathStatus, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		status, _ := a.Board.Status()
-		if r.URL.Query().Has("watch") {
-			a.watch(w, r)
-			return
+	mux.HandleFunc("GET "+agentapi.PathStatus, a.status)
+	mux.HandleFunc("POST "+agentapi.PathPromise, func(w http.ResponseWriter, r *http.Request) {
+		var request agentapi.PromiseRequest
+		if read(w, r, &request) {
+			answer(w, a.Promise(request))
 		}
-		_ = json.NewEncoder(w).Encode(status) // the client is gone if this fails
+	})
+	mux.HandleFunc("POST "+agentapi.PathSwitchover, func(w http.ResponseWriter, r *http.Request) {
+		var request agentapi.SwitchoverRequest
+		if read(w, r, &request) {
+			accept(w, a.Switchover(request))
+		}
+	})
+	mux.HandleFunc("POST "+agentapi.PathRestart, func(w http.ResponseWriter, r *http.Request) {
+		var request agentapi.RestartRequest
+		if read(w, r, &request) {
+			accept(w, a.Restart(request))
+		}
 	})
 	return mux
+}
+
+func (a *API) status(w http.ResponseWriter, r *http.Request) {
+	switch query := r.URL.Query(); {
+	case query.Has("watch"):
+		w.Header().Set("Content-Type", "application/json")
+		a.watch(w, r)
+	case query.Has("fresh"):
+		status, err := a.Fresh(r.Context())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		answer(w, status)
+	default:
+		status, _ := a.Board.Status()
+		answer(w, status)
+	}
+}
+
+// maxRequestBytes bounds what somebody may send.
+const maxRequestBytes = 64 << 10
+
+// read reads a request, or answers that it cannot be understood.
+func read(w http.ResponseWriter, r *http.Request, request any) bool {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequestBytes)).Decode(request); err != nil {
+		http.Error(w, "the request is not as it should be: "+err.Error(), http.StatusBadRequest)
+		return false
+	}
+	return true
+}
+
+func answer(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(value) // the client is gone if this fails
+}
+
+// accept says that something was begun, or why it was not.
+func accept(w http.ResponseWriter, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
+	w.WriteHeader(http.StatusAccepted)
 }
 
 // watch sends the status at once, after news, and at least every heartbeat.

@@ -41,6 +41,6 @@ func (b *Board) Status() (agentapi.Status, <-chan struct{}) {
 
 // withoutPositions is the status without what changes all the time.
 func withoutPositions(status agentapi.Status) agentapi.Status {
-	status.LSN, status.ReplayLSN, status.LagBytes = "", "", nil
+	status.LSN, status.ReplayLSN, status.LagBytes, status.Slots = "", "", nil, nil
 	return status
 }

@@ -75,6 +75,10 @@ type Server struct {
 	// changed is called after a start or an end.
 	changed func()
 
+	// Watch, if it is set, is told the postmaster's PID while the server may write, and 0 when it does not any more. To be set
+	// before the first start.
+	Watch func(pid int)
+
 	mu       sync.Mutex
 	snapshot Snapshot
 	done     chan struct{}
@@ -114,6 +118,9 @@ func (s *Server) Start(spec Spec) error {
 	exit := s.snapshot.Exit
 	s.snapshot = Snapshot{Running: true, PID: cmd.Process.Pid, Started: time.Now(), Writable: spec.Writable, Exit: exit}
 	s.done, s.gone = make(chan struct{}), false
+	if spec.Writable {
+		s.watch(s.snapshot.PID)
+	}
 	left := newLeftovers(cmd.Process.Pid, spec.DataDirectory)
 	drained := make(chan struct{})
 	go func() { defer close(drained); s.copyLines(read) }()
@@ -121,6 +128,7 @@ func (s *Server) Start(spec Spec) error {
 		err := s.children.Wait(cmd)
 		s.mu.Lock()
 		s.gone = true
+		s.watch(0)
 		s.mu.Unlock()
 		// Only then has it ended: a backend whose postmaster was killed goes on, commits and answers its client.
 		if !left.kill(leftoversBound) {
@@ -211,6 +219,15 @@ func (s *Server) SetWritable() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.snapshot.Writable = s.snapshot.Running
+	if s.snapshot.Writable && !s.gone {
+		s.watch(s.snapshot.PID)
+	}
+}
+
+func (s *Server) watch(pid int) {
+	if s.Watch != nil {
+		s.Watch(pid)
+	}
 }
 
 // Snapshot is the server now.

@@ -1,0 +1,102 @@
+package lease
+
+import (
+	"strconv"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/pgsteward/pgsteward/internal/naming"
+	"github.com/pgsteward/pgsteward/internal/postgres"
+)
+
+// Record is what the Lease says.
+type Record struct {
+	// Holder is the recorded holder; empty if there is none. HolderPod is the UID of the Pod in which it may be writing; empty if
+	// it has stopped, or was handed the Lease and has not begun.
+	Holder    string
+	HolderPod string
+	// SystemIdentifier is that of the PostgreSQL system; empty if none was ever made.
+	SystemIdentifier string
+	// Members are the names of all members that the holder knows.
+	Members []string
+	// Position is how far the holder had written at its last renewal; zero if it did not say.
+	Position postgres.Position
+	// Sync is the set of synchronous standbys, and SyncMode the mode; empty: commits wait for nobody.
+	Sync     string
+	SyncMode string
+	// Version is the version of the object that was read.
+	Version string
+}
+
+// recordOf reads a Lease. What cannot be understood is as if it were not there.
+func recordOf(lease *coordinationv1.Lease) Record {
+	annotations := lease.Annotations
+	r := Record{
+		Holder:           ptr.Deref(lease.Spec.HolderIdentity, ""),
+		HolderPod:        annotations[naming.AnnotationHolderPod],
+		SystemIdentifier: annotations[naming.AnnotationSystemIdentifier],
+		Position:         parsePosition(annotations[naming.AnnotationPosition]),
+		Sync:             annotations[naming.AnnotationSync],
+		SyncMode:         annotations[naming.AnnotationSyncMode],
+		Version:          lease.ResourceVersion,
+	}
+	if members := annotations[naming.AnnotationMembers]; members != "" {
+		r.Members = strings.Split(members, ",")
+	}
+	return r
+}
+
+// Publication is what the holder says in the Lease beside that it is the holder.
+type Publication struct {
+	SystemIdentifier string
+	Members          []string
+	Position         postgres.Position
+	// Sync is nil to leave it as it is in the Lease.
+	Sync *Sync
+}
+
+// Sync is a set of synchronous standbys, such as "ANY 1 (prod-db-2,prod-db-3)", and the mode.
+type Sync struct{ Set, Mode string }
+
+// putIn writes it to the annotations. What is not known here stays as it is there.
+func (p Publication) putIn(annotations map[string]string) {
+	put := func(name, value string) {
+		if value == "" {
+			delete(annotations, name)
+			return
+		}
+		annotations[name] = value
+	}
+	if p.SystemIdentifier != "" {
+		put(naming.AnnotationSystemIdentifier, p.SystemIdentifier)
+	}
+	if len(p.Members) > 0 {
+		put(naming.AnnotationMembers, strings.Join(p.Members, ","))
+	}
+	if p.Position.LSN > 0 {
+		put(naming.AnnotationPosition, formatPosition(p.Position))
+	}
+	if p.Sync != nil {
+		put(naming.AnnotationSync, p.Sync.Set)
+		put(naming.AnnotationSyncMode, p.Sync.Mode)
+	}
+}
+
+func formatPosition(p postgres.Position) string {
+	return strconv.FormatInt(p.Timeline, 10) + "/" + p.LSN.String()
+}
+
+func parsePosition(text string) postgres.Position {
+	number, rest, _ := strings.Cut(text, "/")
+	timeline, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return postgres.Position{}
+	}
+	lsn, err := postgres.ParseLSN(rest)
+	if err != nil {
+		return postgres.Position{}
+	}
+	return postgres.Position{Timeline: timeline, LSN: lsn}
+}

@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
+
+// peerClient is a client of the other agents, with the certificates as they are now.
+func (a *Agent) peerClient() (*agentapi.Client, error) {
+	config, err := a.certificates().Client()
+	if err != nil {
+		return nil, err
+	}
+	client := agentapi.NewClient(config)
+	client.Port = a.options.Ports.Agent
+	return client, nil
+}
+
+// noteHosts keeps where the members are, for those who are not the loop.
+func (a *Agent) noteHosts() {
+	hosts := map[string]string{"": a.config.Cluster}
+	for _, member := range a.config.Members {
+		hosts[member.Name] = a.hostOf(member.Name)
+	}
+	a.hosts.Store(&hosts)
+}
+
+// host is where a member is; a member that the configuration does not have any more may still be there.
+func (a *Agent) host(member string) string {
+	hosts := *a.hosts.Load()
+	if host := hosts[member]; host != "" {
+		return host
+	}
+	return naming.InstanceHost(hosts[""], a.options.Namespace, member)
+}
+
+// others are the other members.
+func (a *Agent) others() []agentapi.Member {
+	var others []agentapi.Member
+	for _, member := range a.config.Members {
+		if member.Name != a.options.Instance {
+			others = append(others, agentapi.Member{Name: member.Name, Host: a.hostOf(member.Name)})
+		}
+	}
+	return others
+}
+
+// memberNames are the names of all members.
+func (a *Agent) memberNames() []string {
+	names := make([]string, 0, len(a.config.Members))
+	for _, member := range a.config.Members {
+		names = append(names, member.Name)
+	}
+	return names
+}
+
+// renewed is told by the keeper until when the server may write.
+func (a *Agent) renewed(until time.Duration) {
+	if a.watchdog != nil {
+		a.watchdog.Until(until)
+	}
+}
+
+// askPromises asks members to promise that they do not become primary, all at once.
+func (a *Agent) askPromises(ctx context.Context, members []string, duration time.Duration) (promised []string) {
+	client, err := a.peerClient()
+	if err != nil {
+		a.log.Warn("Asking for promises failed", "error", err)
+		return nil
+	}
+	request := agentapi.PromiseRequest{
+		Holder: a.options.Instance, PodUID: a.options.PodUID, DurationMillis: duration.Milliseconds(),
+	}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for _, member := range members {
+		group.Go(func() {
+			answer, err := client.Promise(ctx, a.host(member), request)
+			switch {
+			case err != nil:
+				a.log.Debug("A member does not promise", "member", member, "error", err)
+			case !answer.Promised || answer.Instance != member:
+				a.log.Warn("A member does not promise", "member", member, "why", answer.Why)
+			default:
+				mu.Lock()
+				defer mu.Unlock()
+				promised = append(promised, member)
+			}
+		})
+	}
+	group.Wait()
+	return promised
+}

@@ -1,0 +1,140 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+)
+
+// requests are what others want of the loop. They belong to whoever holds the lock.
+type requests struct {
+	mu sync.Mutex
+	// rounds counts the rounds that have begun; published is the last of them whose status is known, and news is closed at the next.
+	rounds, published int
+	news              chan struct{}
+	// switchover is the one that was asked for or goes on, restart why PostgreSQL is to be restarted.
+	switchover *agentapi.SwitchoverRequest
+	restart    string
+}
+
+// freshBound is how long a status as of now is waited for.
+const freshBound = 2 * time.Second
+
+// beginRound takes note that a round has begun: all that it observes is as of now or later.
+func (r *requests) beginRound() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rounds++
+	return r.rounds
+}
+
+// endRound takes note that the status of that round is known.
+func (r *requests) endRound(round int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.published = round
+	if r.news != nil {
+		close(r.news)
+		r.news = nil
+	}
+}
+
+// wait is a channel that is closed when a round has ended; nil if one has that began after that number.
+func (r *requests) wait(after int) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.published > after {
+		return nil
+	}
+	if r.news == nil {
+		r.news = make(chan struct{})
+	}
+	return r.news
+}
+
+func (r *requests) begun() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rounds
+}
+
+// fresh is the status of a round that begins from now on.
+func (a *Agent) freshStatus(ctx context.Context) (agentapi.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, freshBound)
+	defer cancel()
+	begun := a.requests.begun()
+	a.poke()
+	for {
+		news := a.requests.wait(begun)
+		if news == nil {
+			status, _ := a.board.Status()
+			return status, nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return agentapi.Status{}, errors.New("the agent's loop does not go round")
+		}
+	}
+}
+
+// promise answers a primary that cannot reach the API server.
+func (a *Agent) promise(request agentapi.PromiseRequest) agentapi.Promise {
+	answer := agentapi.Promise{Instance: a.options.Instance}
+	keeper := a.leaseKeeper()
+	if keeper == nil {
+		answer.Why = "I have no configuration yet"
+		return answer
+	}
+	answer.Why = keeper.Promise(request.Holder, request.PodUID, time.Duration(request.DurationMillis)*time.Millisecond)
+	answer.Promised = answer.Why == ""
+	a.log.Info("Asked for a promise", "holder", request.Holder, "promised", answer.Promised, "why", answer.Why)
+	return answer
+}
+
+// askSwitchover begins a switchover, or says why there is none.
+func (a *Agent) askSwitchover(request agentapi.SwitchoverRequest) error {
+	status, _ := a.board.Status()
+	switch {
+	case status.Role != agentapi.RolePrimary || status.State != agentapi.StateRunning:
+		return fmt.Errorf("%s is not a primary that runs", a.options.Instance)
+	case request.Target == a.options.Instance:
+		return fmt.Errorf("%s is the primary already", request.Target)
+	case request.Target != "" && (*a.hosts.Load())[request.Target] == "":
+		return fmt.Errorf("there is no instance %s", request.Target)
+	}
+	a.requests.mu.Lock()
+	defer a.requests.mu.Unlock()
+	if a.requests.switchover != nil {
+		return errors.New("a switchover is going on already")
+	}
+	if a.requests.restart != "" {
+		return errors.New("PostgreSQL is being restarted")
+	}
+	a.requests.switchover = &request
+	a.poke()
+	return nil
+}
+
+// askRestart begins a restart of PostgreSQL, or says why there is none.
+func (a *Agent) askRestart(request agentapi.RestartRequest) error {
+	status, _ := a.board.Status()
+	if status.State != agentapi.StateRunning {
+		return fmt.Errorf("PostgreSQL does not run: %s", status.State)
+	}
+	a.requests.mu.Lock()
+	defer a.requests.mu.Unlock()
+	if a.requests.switchover != nil {
+		return errors.New("a switchover is going on")
+	}
+	a.requests.restart = request.Why
+	if request.Why == "" {
+		a.requests.restart = "somebody asked for it"
+	}
+	a.poke()
+	return nil
+}
