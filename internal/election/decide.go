@@ -1,24 +1,33 @@
 package election
 
 import (
-	"cmp"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 )
+
+// AnswerBound is how long an instance waits for silent members before it says so.
+const AnswerBound = 60 * time.Second
 
 // rule is one of the rules of the package comment; it says whether it applies.
 type rule struct {
 	name   string
-	decide func(Facts) (Decision, bool)
+	decide func(Facts, without) (Decision, bool)
 }
 
 var rules = []rule{
+	{"fenced", fenced},
 	{"lease-unknown", leaseUnknown},
 	{"wrong-data", wrongData},
+	{"other-pod", otherPod},
+	{"hand-over", handOver},
+	{"holder-failing", holderFailing},
 	{"holder-with-data", holderWithData},
 	{"holder-forgotten", holderForgotten},
 	{"holder-bootstrap", holderBootstrap},
 	{"holder-data-lost", holderDataLost},
+	{"failover", failover},
 	{"follow-holder", followHolder},
 	{"bootstrap", bootstrap},
 	{"empty-waits", emptyWaits},
@@ -29,9 +38,14 @@ var rules = []rule{
 }
 
 // Decide says what the instance is to do. It is total: the last rule always applies.
-func Decide(f Facts) Decision {
+func Decide(f Facts) Decision { return decide(f, nil) }
+
+func decide(f Facts, off without) Decision {
 	for _, r := range rules {
-		if decision, applies := r.decide(f); applies {
+		if off[r.name] {
+			continue
+		}
+		if decision, applies := r.decide(f, off); applies {
 			decision.Rule = r.name
 			return decision
 		}
@@ -43,7 +57,14 @@ func wait(format string, args ...any) Decision {
 	return Decision{Action: Wait, Reason: fmt.Sprintf(format, args...)}
 }
 
-func leaseUnknown(f Facts) (Decision, bool) {
+func fenced(f Facts, _ without) (Decision, bool) {
+	if !f.Fenced {
+		return Decision{}, false
+	}
+	return Decision{Action: Stop, Problem: InstanceFenced, Reason: "this instance is fenced by hand"}, true
+}
+
+func leaseUnknown(f Facts, _ without) (Decision, bool) {
 	if f.Lease.Known {
 		return Decision{}, false
 	}
@@ -53,7 +74,7 @@ func leaseUnknown(f Facts) (Decision, bool) {
 	return wait("the lease is not known"), true
 }
 
-func wrongData(f Facts) (Decision, bool) {
+func wrongData(f Facts, _ without) (Decision, bool) {
 	if !f.Data.Kind.HasData() {
 		return Decision{}, false
 	}
@@ -66,34 +87,51 @@ func wrongData(f Facts) (Decision, bool) {
 	return Decision{}, false
 }
 
-func holderWithData(f Facts) (Decision, bool) {
+func otherPod(f Facts, off without) (Decision, bool) {
+	if f.Lease.Holder != f.Self || f.Lease.HolderPod == "" || f.Lease.HolderPod == f.Pod || f.Data.Kind == DataUnknown {
+		return Decision{}, false
+	}
+	if !f.Lease.Expired && !off["other-pod/expired"] {
+		return wait("another Pod of this instance may still be running; waiting for the lease to run out"), true
+	}
+	if f.Forced || off["other-pod/promise"] || otherMembers(f) == 0 || slices.ContainsFunc(f.Members, func(m Member) bool {
+		return m.Promised && slices.Contains(f.Lease.Members, m.Name)
+	}) {
+		return Decision{}, false
+	}
+	decision := wait("another Pod of this instance may still be running, and go on by the promises of all others; waiting for that of one of them")
+	decision.Seek = true
+	return decision, true
+}
+
+// otherMembers is how many members beside this one the Lease names.
+func otherMembers(f Facts) int {
+	count := 0
+	for _, name := range f.Lease.Members {
+		if name != f.Self {
+			count++
+		}
+	}
+	return count
+}
+
+func holderWithData(f Facts, off without) (Decision, bool) {
 	if f.Lease.Holder != f.Self || !f.Data.Kind.HasData() {
 		return Decision{}, false
 	}
-	if otherPodMayWrite(f) {
-		return wait("another Pod of this instance may still be running; waiting for the lease to run out"), true
-	}
-	return Decision{Action: RunPrimary, Reason: "holds the lease"}, true
+	return Decision{Action: RunPrimary, Timeline: promotion(f, off), Reason: "holds the lease"}, true
 }
 
-func holderForgotten(f Facts) (Decision, bool) {
+func holderForgotten(f Facts, _ without) (Decision, bool) {
 	if f.Lease.Holder != "" || !f.Lease.Held || !f.Data.Kind.HasData() {
 		return Decision{}, false
 	}
 	return Decision{Action: RunPrimary, Reason: "held the lease that was made anew, and takes it back"}, true
 }
 
-// otherPodMayWrite says whether the Lease is that of another Pod of this instance, which may not have stopped.
-func otherPodMayWrite(f Facts) bool {
-	return f.Lease.HolderPod != "" && f.Lease.HolderPod != f.Pod && !f.Lease.Expired
-}
-
-func holderBootstrap(f Facts) (Decision, bool) {
+func holderBootstrap(f Facts, _ without) (Decision, bool) {
 	if f.Lease.Holder != f.Self || !mayBootstrap(f) {
 		return Decision{}, false
-	}
-	if otherPodMayWrite(f) {
-		return wait("another Pod of this instance may still be running; waiting for the lease to run out"), true
 	}
 	return Decision{Action: Bootstrap, Reason: "holds the lease of a cluster without data"}, true
 }
@@ -112,44 +150,65 @@ func mayBootstrap(f Facts) bool {
 	return true
 }
 
-func holderDataLost(f Facts) (Decision, bool) {
+func holderDataLost(f Facts, off without) (Decision, bool) {
 	if f.Lease.Holder != f.Self {
 		return Decision{}, false
 	}
 	if f.Data.Kind == DataUnknown {
 		return wait("the volume was not read yet"), true
 	}
-	return Decision{Action: Refuse, Problem: DataLost,
+	if next := successor(f, f.Server.Down, off); next != "" && !f.Server.Running {
+		return Decision{Action: HandOver, Target: next, Reason: "the volume has no data; " + next + " is the furthest"}, true
+	}
+	return Decision{Action: Refuse, Problem: DataLost, Ask: true,
 		Reason: "this instance is the primary, but its volume has no data; restore the volume; or, if another instance has the data, see that spec.deletion.volumes is Retain, delete the cluster and create it again: it begins with the newest data that is left"}, true
 }
 
-func followHolder(f Facts) (Decision, bool) {
+func failover(f Facts, off without) (Decision, bool) {
+	if f.Lease.Holder == "" || f.Lease.Holder == f.Self || !f.Data.Kind.HasData() {
+		return Decision{}, false
+	}
+	if why, _ := candidate(f, off); why != "" {
+		return Decision{}, false
+	}
+	return Decision{Action: Campaign, Timeline: promotion(f, off), Ask: true,
+		Reason: "the lease of " + f.Lease.Holder + " has run out, and this instance is the furthest"}, true
+}
+
+func followHolder(f Facts, off without) (Decision, bool) {
 	switch {
 	case f.Lease.Holder == "":
 		return Decision{}, false
 	case f.Data.Kind == DataUnknown:
 		return wait("the volume was not read yet"), true
 	case f.Data.Kind == DataNone:
-		return Decision{Action: CloneFrom, Upstream: f.Lease.Holder, Reason: "the volume is empty"}, true
+		return Decision{Action: CloneFrom, Upstream: f.Lease.Holder, Ask: f.Lease.Expired, Reason: "the volume is empty"}, true
 	}
-	return Decision{Action: RunStandby, Upstream: f.Lease.Holder, Reason: f.Lease.Holder + " holds the lease"}, true
+	decision := Decision{Action: RunStandby, Upstream: f.Lease.Holder, Reason: f.Lease.Holder + " holds the lease"}
+	if f.Lease.Expired {
+		why, problem := candidate(f, off)
+		decision.Ask = true
+		decision.Reason = fmt.Sprintf("the lease of %s has run out; not taking it: %s", f.Lease.Holder, why)
+		decision.Problem = problem
+	}
+	return decision, true
 }
 
-func bootstrap(f Facts) (Decision, bool) {
+func bootstrap(f Facts, _ without) (Decision, bool) {
 	if !mayBootstrap(f) {
 		return Decision{}, false
 	}
 	return Decision{Action: Bootstrap, Reason: "first instance of a new cluster"}, true
 }
 
-func emptyWaits(f Facts) (Decision, bool) {
+func emptyWaits(f Facts, _ without) (Decision, bool) {
 	if f.Data.Kind.HasData() {
 		return Decision{}, false
 	}
 	return wait("there is no primary to clone from"), true
 }
 
-func membersSilent(f Facts) (Decision, bool) {
+func membersSilent(f Facts, _ without) (Decision, bool) {
 	var silent []string
 	for _, member := range f.Members {
 		if member.Data.Kind == DataUnknown {
@@ -160,13 +219,14 @@ func membersSilent(f Facts) (Decision, bool) {
 		return Decision{}, false
 	}
 	decision := wait("there is no primary; waiting for the position of %s", strings.Join(silent, ", "))
+	decision.Ask = true
 	if f.Waited >= AnswerBound {
 		decision.Problem = MembersSilent
 	}
 	return decision, true
 }
 
-func lessAdvanced(f Facts) (Decision, bool) {
+func lessAdvanced(f Facts, _ without) (Decision, bool) {
 	best := Member{Name: f.Self, Data: f.Data}
 	for _, member := range f.Members {
 		if member.Data.Kind.HasData() && compare(member, best) > 0 {
@@ -179,29 +239,22 @@ func lessAdvanced(f Facts) (Decision, bool) {
 	return wait("there is no primary; %s is the furthest and should take the lease", best.Name), true
 }
 
-// compare is positive if a is to be preferred to b. The directory that was primary on a timeline has everything that was ever
-// written on it, even if it crashed and its control file does not show how far it came; so it comes before the LSN.
-func compare(a, b Member) int {
-	return cmp.Or(
-		cmp.Compare(a.Data.Position.Timeline, b.Data.Position.Timeline),
-		-cmp.Compare(a.Data.Kind, b.Data.Kind), // DataPrimary < DataStandby
-		cmp.Compare(a.Data.Position.LSN, b.Data.Position.LSN),
-		-compareNames(a.Name, b.Name),
-	)
-}
-
-// compareNames orders names by number: shorter before longer.
-func compareNames(a, b string) int {
-	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
-}
-
-func writerMayLive(f Facts) (Decision, bool) {
-	if f.Lease.Expired {
-		return Decision{}, false
+func writerMayLive(f Facts, off without) (Decision, bool) {
+	if !f.Lease.Expired && !off["writer-may-live/expired"] {
+		return wait("there is no primary; waiting until whoever may have held a lease that was deleted has stopped"), true
 	}
-	return wait("there is no primary; waiting until whoever may have held a lease that was deleted has stopped"), true
+	var missing []string
+	for _, m := range f.Members {
+		if !m.Promised {
+			missing = append(missing, m.Name)
+		}
+	}
+	decision := wait("there is no primary; waiting for the promise of %s, which may have promised to one that goes on", strings.Join(missing, ", "))
+	decision.Ask, decision.Seek = true, true
+	return decision, len(missing) > 0
 }
 
-func campaign(f Facts) (Decision, bool) {
-	return Decision{Action: Campaign, Reason: "is the furthest of all members, and nobody holds the lease"}, true
+func campaign(f Facts, off without) (Decision, bool) {
+	return Decision{Action: Campaign, Ask: true, Timeline: promotion(f, off),
+		Reason: "is the furthest of all members, and nobody holds the lease"}, true
 }

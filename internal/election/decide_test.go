@@ -41,7 +41,12 @@ func TestDecide(t *testing.T) {
 	unknown := Data{}
 	primary, standby := data(DataPrimary, 1, 100), data(DataStandby, 1, 100)
 	named := func(f *Facts) { f.Bootstrap = "db-2" }
-	unchanged := func(f *Facts) { f.Lease.Expired = true }
+	unchanged := func(f *Facts) {
+		f.Lease.Expired = true
+		for i := range f.Members {
+			f.Members[i].Promised = true
+		}
+	}
 	for name, test := range map[string]struct {
 		facts   Facts
 		action  Action
@@ -72,7 +77,7 @@ func TestDecide(t *testing.T) {
 			action: RunPrimary, rule: "holder-with-data"},
 		"holder by another Pod, which may write": {
 			facts:  facts(primary, unknown, unknown).held("db-2").with(func(f *Facts) { f.Lease.HolderPod = "pod-old" }),
-			action: Wait, rule: "holder-with-data"},
+			action: Wait, rule: "other-pod"},
 		"holder by another Pod, whose lease has run out": {
 			facts:  facts(primary, unknown, unknown).held("db-2").with(func(f *Facts) { f.Lease.HolderPod, f.Lease.Expired = "pod-old", true }),
 			action: RunPrimary, rule: "holder-with-data"},
@@ -93,7 +98,7 @@ func TestDecide(t *testing.T) {
 		"holder whose initdb was interrupted in a Pod that may live": {
 			facts: facts(none(), unknown, unknown).held("db-2").with(named).with(func(f *Facts) {
 				f.Lease.SystemIdentifier, f.Lease.HolderPod = "", "pod-old"
-			}), action: Wait, rule: "holder-bootstrap"},
+			}), action: Wait, rule: "other-pod"},
 		"holder whose volume is empty although there was a system": {
 			facts: facts(none(), unknown, unknown).held("db-2").with(named), action: Refuse, rule: "holder-data-lost", problem: DataLost},
 		"holder whose volume is empty and who may not bootstrap": {

@@ -34,7 +34,7 @@ func randomFacts(random *rand.Rand) Facts {
 		Waited: time.Duration(random.Intn(100)) * time.Second,
 	}
 	for _, name := range []string{"db-1", "db-3", "db-10"} {
-		f.Members = append(f.Members, Member{Name: name, Data: someData()})
+		f.Members = append(f.Members, Member{Name: name, Data: someData(), Promised: random.Intn(4) > 0})
 	}
 	return f
 }
@@ -99,7 +99,7 @@ func TestDecide_oneCampaigns(t *testing.T) {
 			if random.Intn(4) > 0 {
 				d = data(DataStandby, int64(1+random.Intn(2)), postgres.LSN(random.Intn(3)))
 			}
-			all = append(all, Member{Name: name, Data: d})
+			all = append(all, Member{Name: name, Data: d, Promised: true})
 		}
 		var campaigning []Member
 		for i, self := range all {

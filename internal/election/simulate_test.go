@@ -188,7 +188,7 @@ func (s *simulation) facts(instance *simInstance) Facts {
 		}
 		member := Member{Name: other.name}
 		if answer, ok := instance.answers[other.name]; ok && s.now-answer.at < 5 {
-			member.Data = answer.data
+			member.Data, member.Promised = answer.data, true // nobody goes on by promises here
 		}
 		f.Members = append(f.Members, member)
 	}
