@@ -166,7 +166,7 @@ func operatorDown(ctx context.Context, _ scene, _ *rand.Rand) (func(context.Cont
 
 // switchover wishes for another primary, as a user does.
 func switchover(ctx context.Context, s scene, _ *rand.Rand) (func(context.Context) error, error) {
-	_, err := kubectl(ctx, "-n", s.namespace, "annotate", "--overwrite", "pgc", clusterName, "pgsteward.io/switchover=best")
+	_, err := kubectl(ctx, "-n", s.namespace, "annotate", "--overwrite", "pgc", clusterName, naming.AnnotationSwitchover+"=best")
 	if err != nil {
 		return nil, err
 	}
