@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test.sh all|packages|unit|e2e - runs tests.
+# test.sh all|packages|unit|e2e - runs tests; all runs "make chaos-short" too.
 #   all       everything, from a machine with nothing but Go, make and git; goes on after a failure, where that makes sense, so that
 #             one run shows all of them. Its last line is "N passed, N failed", over all parts. In CI (CI=true), or with KEEP=0,
 #             it stops the local cluster at the end.
@@ -132,6 +132,7 @@ all() {
   step verify 30m make -s verify || true
   if [ "$ground" ] && step deploy 6m make -s deploy; then
     tests e2e 41m hack/test.sh e2e || true
+    tests chaos 12m make -s chaos-short || true
   fi
 }
 

@@ -1,6 +1,6 @@
 # Chaos: faults under writes on the local cluster, and how long writes pause (package test/chaos). Both need the operator deployed.
 # They break the cluster's nodes, API server and operator, and mend them: nothing else should use it meanwhile.
-CHAOS_TEST = $(GOTESTSUM) --format standard-verbose -- -tags e2e -count 1 -timeout 0
+CHAOS_TEST = mkdir -p bin/test && $(GOTESTSUM) --format standard-verbose --jsonfile bin/test/chaos.json -- -tags e2e -count 1 -timeout 0
 
 .PHONY: chaos
 chaos: | $(GOTESTSUM) ## Random faults under writes: SEED=, ROUNDS=20, KINDS="17-sync 17-async", FAULTS=(a regular expression)

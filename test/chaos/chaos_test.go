@@ -27,28 +27,32 @@ func (s *beds) get(t *testing.T, k kind) *bed {
 	return s.present
 }
 
-// try does a round. After one that failed, the evidence is kept, everything is mended, and the bed goes if it does not heal.
+// try does a round, as a test of its own. After one that failed, the evidence is kept, everything is mended, and the bed goes if it
+// does not heal.
 func (s *beds) try(t *testing.T, k kind, seed, number int, f fault) outcome {
 	t.Helper()
 	b := s.get(t, k)
-	o := b.round(t.Context(), seed, number, f)
-	o.print()
-	if err := o.record(); err != nil {
-		t.Error(err)
-	}
-	if len(o.Problems) == 0 {
-		return o
-	}
-	evidence := b.dump(t.Context(), fmt.Sprintf("%d-%d-%s", seed, number, f.name))
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	if err := mendAll(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := until(ctx, time.Minute, b.healthy); err != nil {
-		s.present = nil
-	}
-	t.Errorf("%s, seed %d, round %d: %s\nevidence: %s", f.name, seed, number, strings.Join(o.Problems, "\n"), evidence)
+	var o outcome
+	t.Run(fmt.Sprintf("%s/%d/%s", k, number, strings.ReplaceAll(f.name, " ", "-")), func(t *testing.T) {
+		o = b.round(t.Context(), seed, number, f)
+		o.print()
+		if err := o.record(); err != nil {
+			t.Error(err)
+		}
+		if len(o.Problems) == 0 {
+			return
+		}
+		evidence := b.dump(t.Context(), fmt.Sprintf("%d-%d-%s", seed, number, f.name))
+		t.Errorf("%s, seed %d, round %d: %s\nevidence: %s", f.name, seed, number, strings.Join(o.Problems, "\n"), evidence)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		if err := mendAll(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := until(ctx, time.Minute, b.healthy); err != nil {
+			s.present = nil
+		}
+	})
 	return o
 }
 
@@ -73,16 +77,12 @@ func kinds(t *testing.T, otherwise string) []kind {
 // chosen are the faults whose names match FAULTS.
 func chosen(t *testing.T) []fault {
 	t.Helper()
-	pattern, err := regexp.Compile("^(" + os.Getenv("FAULTS") + ")")
-	if err != nil {
-		t.Fatalf("FAULTS: %v", err)
-	}
 	var found []fault
 	for _, f := range faults {
 		if f.stalls == nil {
 			f.stalls = never
 		}
-		if pattern.MatchString(f.name) {
+		if wanted(t, f.name) {
 			found = append(found, f)
 		}
 	}
@@ -90,6 +90,16 @@ func chosen(t *testing.T) []fault {
 		t.Fatalf("FAULTS=%q: no fault has such a name", os.Getenv("FAULTS"))
 	}
 	return found
+}
+
+// wanted says whether FAULTS chooses what has this name.
+func wanted(t *testing.T, name string) bool {
+	t.Helper()
+	pattern, err := regexp.Compile("^(" + os.Getenv("FAULTS") + ")$")
+	if err != nil {
+		t.Fatalf("FAULTS: %v", err)
+	}
+	return os.Getenv("FAULTS") == "" || pattern.MatchString(name)
 }
 
 // TestEach does each fault once, or those that FAULTS chooses.
