@@ -20,4 +20,5 @@ chaos-short: | $(GOTESTSUM) ## The fixed faults that CI does, under 8 minutes
 .PHONY: bench-gaps
 bench-gaps: | $(GOTESTSUM) ## How long writes pause: a table of RUNS=10 of each event, KINDS="17-async"
 	@REGISTRY=$(REGISTRY) hack/bench/image.sh
+	@REGISTRY=$(REGISTRY) hack/bench/next.sh $(VERSION)
 	@RUNS='$(RUNS)' KINDS='$(KINDS)' FAULTS='$(FAULTS)' $(CHAOS_TEST) -run TestGaps ./test/chaos

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ import (
 const (
 	clusterName = "db"
 	replicas    = 3
-	// labelSuite marks the namespaces of this suite.
+	// labelSuite marks the namespaces of this suite. Its value is the run's process id.
 	labelSuite = "pgsteward-chaos"
 	// boundReady is for a new cluster, boundHealthy for one that something was done to.
 	boundReady   = 4 * time.Minute
@@ -66,7 +67,7 @@ func (k kind) manifest(namespace string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
 kind: Namespace
-metadata: {name: %[1]s, labels: {%[2]s: "true", pod-security.kubernetes.io/enforce: restricted}}
+metadata: {name: %[1]s, labels: {%[2]s: "%[14]d", pod-security.kubernetes.io/enforce: restricted}}
 ---
 apiVersion: pgsteward.io/v1
 kind: PostgresCluster
@@ -98,7 +99,7 @@ spec:
     - {name: PGDATABASE, valueFrom: {secretKeyRef: {name: %[13]s, key: dbname}}}
 `, namespace, labelSuite, clusterName, k.version, images["POSTGRES_"+k.version+"_IMAGE"], replicas, availability,
 		clientNode, images["CHAOS_IMAGE"], absolute(naming.ServiceHost(naming.ServiceRW(clusterName), namespace)),
-		absolute(naming.ServiceHost(naming.ServiceRO(clusterName), namespace)), strings.Join(hosts, ","), naming.AppSecret(clusterName))
+		absolute(naming.ServiceHost(naming.ServiceRO(clusterName), namespace)), strings.Join(hosts, ","), naming.AppSecret(clusterName), os.Getpid())
 }
 
 // absolute spares the resolver its search list.
@@ -130,12 +131,16 @@ func newBed(t *testing.T, k kind) *bed {
 	return b
 }
 
-// removeNamespaces removes those of this suite, and waits until they are gone.
+// removeNamespaces removes those of this run, and of runs that have ended, and waits until they are gone.
 func removeNamespaces(ctx context.Context) error {
 	return until(ctx, boundReady, func(ctx context.Context) error {
 		list := &corev1.NamespaceList{}
-		if err := kube.List(ctx, list, client.HasLabels{labelSuite}); err != nil || len(list.Items) == 0 {
+		if err := kube.List(ctx, list, client.HasLabels{labelSuite}); err != nil {
 			return err
+		}
+		list.Items = slices.DeleteFunc(list.Items, ofAnotherRun)
+		if len(list.Items) == 0 {
+			return nil
 		}
 		for _, namespace := range list.Items {
 			if err := kube.Delete(ctx, &namespace); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
@@ -144,6 +149,13 @@ func removeNamespaces(ctx context.Context) error {
 		}
 		return fmt.Errorf("namespace %s is not gone", list.Items[0].Name)
 	})
+}
+
+// ofAnotherRun says whether the namespace belongs to a run that still goes on. (Several can, if they break only Pods.)
+func ofAnotherRun(namespace corev1.Namespace) bool {
+	run := namespace.Labels[labelSuite]
+	comm, err := os.ReadFile(filepath.Join("/proc", run, "comm"))
+	return err == nil && strings.HasPrefix(string(comm), "chaos.test") && run != strconv.Itoa(os.Getpid())
 }
 
 // findClient waits for the client's Pod and keeps its address.

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
@@ -68,24 +70,73 @@ func changeImage(ctx context.Context, s scene, random *rand.Rand) (func(context.
 	})
 }
 
-// upgradeOperator replaces the operator's Pods, and waits a while for what the new ones may do to instances.
-func upgradeOperator(ctx context.Context, _ scene, random *rand.Rand) (func(context.Context) error, error) {
-	_, err := kubectl(ctx, "-n", operatorNamespace, "set", "env", "deployment/"+operatorDeployment, fmt.Sprintf("CHAOS_RUN=%d", random.Int()))
-	if err == nil {
-		_, err = command(ctx, kubectlBin, "-n", operatorNamespace, "rollout", "status", "deployment/"+operatorDeployment, "--timeout=120s")
+// upgradeOperator gives the operator another program, waits a while for what that one may do to instances, and looks whether it has
+// restarted any.
+func upgradeOperator(ctx context.Context, s scene, _ *rand.Rand) (func(context.Context) error, error) {
+	before, err := s.servers(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		pass(ctx, 15*time.Second)
+	deployment := &appsv1.Deployment{}
+	if err := kube.Get(ctx, client.ObjectKey{Namespace: operatorNamespace, Name: operatorDeployment}, deployment); err != nil {
+		return nil, err
 	}
-	return func(ctx context.Context) error {
-		_, err := kubectl(ctx, "-n", operatorNamespace, "set", "env", "deployment/"+operatorDeployment, "CHAOS_RUN-")
+	next := images["CHAOS_NEXT_OPERATOR_IMAGE"]
+	if deployment.Spec.Template.Spec.Containers[0].Image == next {
+		next = images["OPERATOR_IMAGE"]
+	}
+	if err := setOperatorImage(ctx, next); err != nil {
+		return nil, err
+	}
+	pass(ctx, 20*time.Second)
+	after, err := s.servers(ctx)
+	if err == nil && after != before {
+		err = fmt.Errorf("an upgrade of the operator has restarted something: %s before, %s after", before, after)
+	}
+	return nil, err
+}
+
+// setOperatorImage changes the operator's program, and the one that it gives to instances, and waits until it runs.
+func setOperatorImage(ctx context.Context, image string) error {
+	if image == "" {
+		return errors.New("bin/images.env names no CHAOS_NEXT_OPERATOR_IMAGE: run hack/bench/next.sh")
+	}
+	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":%q,"image":%[2]q,"env":[{"name":"OPERATOR_IMAGE","value":%[2]q}]}]}}}}`,
+		operatorContainer, image)
+	if _, err := kubectl(ctx, "-n", operatorNamespace, "patch", "deployment", operatorDeployment, "-p", patch); err != nil {
 		return err
-	}, err
+	}
+	_, err := command(ctx, kubectlBin, "-n", operatorNamespace, "rollout", "status", "deployment/"+operatorDeployment, "--timeout=120s")
+	return err
+}
+
+// servers tells each Pod from another in its place, and each start of a server from the one before.
+func (s scene) servers(ctx context.Context) (string, error) {
+	pods, err := s.pods(ctx)
+	if err != nil {
+		return "", err
+	}
+	var all []string
+	for _, pod := range pods {
+		started, err := s.sql(ctx, pod, "SELECT pg_postmaster_start_time()")
+		if err != nil {
+			return "", err
+		}
+		all = append(all, fmt.Sprintf("%s %s %s", pod.Name, pod.UID, started))
+	}
+	return strings.Join(all, ", "), nil
 }
 
 // TestGaps measures and prints. A goal that is missed is a line of the table, not a failure: figures belong to the machine and its
 // load. Rows lost, or a cluster that does not recover, are failures.
 func TestGaps(t *testing.T) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), boundReady)
+		defer cancel()
+		if err := setOperatorImage(ctx, images["OPERATOR_IMAGE"]); err != nil {
+			t.Error(err)
+		}
+	})
 	s := &beds{}
 	runs, number := setting(t, "RUNS", 10), 0
 	var table strings.Builder

@@ -33,6 +33,7 @@ const (
 
 	operatorNamespace  = "pgsteward-system"
 	operatorDeployment = "pgsteward-manager"
+	operatorContainer  = "manager"
 
 	// boundRequest is for one request or command.
 	boundRequest = 10 * time.Second
@@ -173,14 +174,18 @@ func until(ctx context.Context, bound time.Duration, ask func(context.Context) e
 	defer cancel()
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
+	var missing error
 	for {
 		err := ask(ctx)
 		if err == nil {
 			return nil
 		}
+		if missing == nil || ctx.Err() == nil { // else it is but the bound that was in the way
+			missing = err
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("not within %s: %w", bound, err)
+			return fmt.Errorf("not within %s: %w", bound, missing)
 		case <-ticker.C:
 		}
 	}
