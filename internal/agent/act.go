@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/pgsteward/pgsteward/internal/agent/conf"
+	"github.com/pgsteward/pgsteward/internal/agent/datadir"
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/election"
@@ -18,12 +20,10 @@ import (
 // act does what was decided, as far as one round goes.
 func (a *Agent) act(ctx context.Context, w *world) outcome {
 	a.takeSeed(w)
-	switch action := w.decision.Action; action {
-	case election.Bootstrap, election.RunPrimary, election.Campaign:
-		a.keeper.Hold(true)
-	case election.Wait, election.RunStandby, election.CloneFrom, election.Refuse:
-		a.keeper.Hold(false)
+	if !a.giving.isDone() {
+		return outcome{state: agentapi.StateStopping, role: agentapi.RolePrimary, notReady: "giving the lease away"}
 	}
+	a.want(w)
 	if a.fence(w) {
 		return outcome{state: agentapi.StateStopping, notReady: "runs read-write without the lease"}
 	}
@@ -39,21 +39,45 @@ func (a *Agent) act(ctx context.Context, w *world) outcome {
 	case election.Refuse:
 		a.server.Stop(supervise.Fast)
 		return outcome{state: agentapi.StateFailed, problem: problem(refusals[w.decision.Problem], w.decision.Reason)}
+	case election.Stop:
+		return a.stop(w)
+	case election.HandOver, election.Release:
+		return a.giveAway(ctx, w)
 	case election.Wait, election.Campaign:
 		return a.wait(w)
 	}
 	return outcome{}
 }
 
+// want tells the keeper whether the lease is wanted.
+func (a *Agent) want(w *world) {
+	a.publishLease(w)
+	switch decision := w.decision; decision.Action {
+	case election.Bootstrap:
+		a.keeper.Hold(true)
+	case election.RunPrimary:
+		a.keeper.Take(decision.Timeline)
+	case election.Campaign:
+		a.keeper.Campaign(w.view.Version, decision.Timeline)
+	case election.Stop:
+		a.keeper.Hold(w.view.Holder == a.options.Instance)
+	case election.HandOver, election.Release: // that is the hand-over's
+	case election.Wait, election.RunStandby, election.CloneFrom, election.Refuse:
+		a.keeper.Hold(false)
+	}
+}
+
 var refusals = map[election.Problem]string{
 	election.SystemMismatch: reasonSystem, election.DataLost: reasonDataLost, election.MembersSilent: reasonNoPrimary,
+	election.LagTooGreat: reasonLag, election.QuorumMissing: reasonQuorum, election.InstanceFenced: reasonFenced,
 }
 
 // fence stops a server that writes, or may, although this instance is not to be primary. The guard does that too when the
 // lease is lost; here are also the cases in which somebody promoted a standby by hand.
 func (a *Agent) fence(w *world) bool {
 	writes := w.server.Writable || w.state != nil && !w.state.InRecovery
-	if !writes || w.decision.Action == election.RunPrimary && w.server.Writable {
+	held := w.server.Writable && w.view.Holding
+	if !writes || w.decision.Action == election.RunPrimary && w.server.Writable || w.decision.Action == election.Stop && held {
 		return false
 	}
 	a.server.Stop(supervise.Immediate) // before anything is said, which may block
@@ -61,14 +85,25 @@ func (a *Agent) fence(w *world) bool {
 	return true
 }
 
-// wait runs nothing that may write; a standby goes on.
+// wait runs nothing that may write; a standby goes on, and may be read for a while.
 func (a *Agent) wait(w *world) outcome {
 	result := a.serverOutcome(w)
-	result.notReady = w.decision.Reason
+	if w.state != nil && w.state.InRecovery && w.server.Stopping == 0 {
+		result.role = agentapi.RoleStandby
+	}
+	if !a.readable(w) {
+		result.notReady = w.decision.Reason
+	}
 	if reason, ok := refusals[w.decision.Problem]; ok {
 		result.problem = problem(reason, w.decision.Reason)
 	}
 	return result
+}
+
+// readable says whether a standby may be read although nobody is primary: it has received all there was a moment ago.
+func (a *Agent) readable(w *world) bool {
+	return w.state != nil && w.state.InRecovery && w.server.Stopping == 0 &&
+		a.lastStreamed.After(w.server.Started) && w.now.Sub(a.lastStreamed) < orphanGrace
 }
 
 // bootstrap makes a new PostgreSQL system, once the lease is held.
@@ -137,12 +172,12 @@ func (a *Agent) start(ctx context.Context, w *world, writable bool, upstream str
 	settings := a.settings(w, upstream)
 	a.conf.Choose(ctx, a.choice(), settings)
 	a.conf.Forget()
-	err := a.volume.SetStandby(!writable)
+	err := errors.Join(a.volume.SetStandby(!writable), a.volume.DropReserved())
 	if err == nil {
 		_, err = a.conf.Apply(settings)
 	}
 	if err == nil {
-		err = a.volume.RemovePIDFile()
+		err = errors.Join(a.volume.RemovePIDFile(), datadir.RemoveSockets(a.options.Paths.Run))
 	}
 	if err == nil && writable && !a.fresh(&world{view: a.view()}) {
 		return outcome{state: agentapi.StateWaiting, notReady: "renewing the lease"} // it took too long to come here

@@ -20,6 +20,7 @@ import (
 	"github.com/pgsteward/pgsteward/internal/agent/sql"
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/election"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
@@ -91,11 +92,29 @@ type memory struct {
 	slotsNext time.Time
 	timelines timelines
 
+	handover handover
+	// giving gives the lease away; gave says that it has.
+	giving *task
+	gave   bool
+	// seeking asks for promises to this Pod; promised is who gave one, by when it was asked.
+	seeking    *task
+	seekingGot map[string]time.Time
+	promised   map[string]time.Time
+	soughtAt   time.Time
+
+	restartCheckpoint *task
+	// sync is what is to be published in the lease; nil: what is there already.
+	sync *lease.Sync
+	// moment is from when on answers of members count.
+	moment string
+
 	keeperSince   time.Time
 	noHolderSince time.Time
-	lastStreamed  time.Time
-	runningSince  time.Time
-	promotedAt    time.Time
+	// downSince is since when PostgreSQL is not there although this instance should be primary.
+	downSince    time.Time
+	lastStreamed time.Time
+	runningSince time.Time
+	promotedAt   time.Time
 	// answered is the start of the last server that answered.
 	answered time.Time
 	// upstream is whom the server was told to follow.
@@ -242,53 +261,62 @@ func (a *Agent) address(port int) string {
 
 func (a *Agent) loop(ctx, background context.Context) {
 	for ctx.Err() == nil {
-		pause := roundInterval
-		if a.round(ctx, background) {
-			pause = hurriedInterval
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		case <-a.kick:
-		}
-		timer.Stop()
+		a.pause(ctx, a.round(ctx, background))
 	}
 }
 
-// shutdown stops PostgreSQL: a primary writes a checkpoint first, while clients still work, so that the shutdown is short.
-// Then the Lease is told that this Pod writes no more.
+// pause waits before the next round, unless something happens.
+func (a *Agent) pause(ctx context.Context, pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-a.kick:
+	}
+}
+
+// shutdown stops PostgreSQL. A primary writes a checkpoint first, while clients still work, so that the shutdown is short; then the
+// Lease is handed to another instance, or is told that this Pod writes no more.
 func (a *Agent) shutdown(ctx context.Context) {
 	a.log.Info("Stopping")
 	began := time.Now()
-	for _, task := range []*task{a.seed, a.setup, a.labels, a.slots, a.news.asking} {
+	for _, task := range []*task{a.seed, a.setup, a.labels, a.slots} {
 		task.stop()
+	}
+	keeper, wasWritable := a.leaseKeeper(), a.server.Snapshot().Writable
+	wrote := keeper != nil && keeper.View().Holding
+	a.run(func() { a.beatWhileStopping(ctx) })
+	if wrote && wasWritable {
+		a.handOverAtEnd(ctx, began)
 	}
 	status, _ := a.board.Status()
 	status.State, status.Ready = agentapi.StateStopping, false
 	a.board.Set(status)
-	a.run(func() { a.beatWhileStopping(ctx) })
-
-	bound := a.options.StopBound
-	if a.server.Snapshot().Writable {
-		checkpoint, cancel := context.WithTimeout(ctx, bound/2)
-		if err := a.admin.Checkpoint(checkpoint); err != nil {
-			a.log.Warn("Writing a checkpoint before the shutdown failed", "error", err)
-		}
-		cancel()
-	}
 	a.observer.Close()
 	a.admin.Close()
-	wrote := a.leaseKeeper() != nil && a.leaseKeeper().View().Holding
-	a.server.StopAndWait(ctx, max(time.Second, bound-time.Since(began)))
-	if wrote {
+	a.server.StopAndWait(ctx, max(time.Second, a.options.StopBound-time.Since(began)))
+	if wrote && !a.gave {
 		release, cancel := context.WithTimeout(ctx, releaseTimeout)
 		defer cancel()
-		if err := a.leaseKeeper().Stopped(release); err != nil {
+		if err := keeper.Stopped(release); err != nil {
 			a.log.Warn("Telling the lease that PostgreSQL has stopped failed", "error", err)
 		}
 	}
 	a.log.Info("Stopped", "took", time.Since(began).String())
+}
+
+// handOverAtEnd goes on with rounds until the lease was given away, within the bound for a shutdown.
+func (a *Agent) handOverAtEnd(ctx context.Context, began time.Time) {
+	a.gave = false
+	a.beginHandover(election.Termination, "", began)
+	for ctx.Err() == nil && !a.gave && time.Since(began) < a.options.StopBound {
+		pause := a.round(ctx, ctx)
+		if !a.server.Snapshot().Running && (a.view().Holder != a.options.Instance || a.config.IsFenced(a.options.Instance)) {
+			return
+		}
+		a.pause(ctx, pause)
+	}
 }
 
 // beatWhileStopping keeps the agent alive in the kubelet's eyes, however long PostgreSQL takes to stop.
@@ -297,9 +325,6 @@ func (a *Agent) beatWhileStopping(ctx context.Context) {
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		a.health.Beat(true, "stopping")
-		if a.server.Snapshot().Writable {
-			a.keeper.Hold(true)
-		}
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:

@@ -194,8 +194,9 @@ func (c *testCluster) start(name string) *testAgent {
 		Instance: name, Namespace: "test", Pod: naming.Pod(name), PodUID: a.pod, Version: "test",
 		Paths: a.paths, Ports: c.ports, ListenAddress: a.address, StopBound: 15 * time.Second, FollowBound: 2 * time.Second,
 		Credential: serverUser(), Users: []string{"root", "postgres", "nobody"},
-		Lease:   func(string) (lease.API, error) { return c.lease, nil },
-		Labeler: c.labels, Output: a.log, LogLevel: slog.LevelDebug,
+		Watchdog: []string{os.Args[0], watchdogArgument},
+		Lease:    func(string) (lease.API, error) { return c.lease, nil },
+		Labeler:  c.labels, Output: a.log, LogLevel: slog.LevelDebug,
 	})
 	var ctx context.Context
 	ctx, a.cancel = context.WithCancel(context.Background())

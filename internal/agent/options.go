@@ -90,11 +90,15 @@ const (
 	roundInterval = time.Second
 	// hurriedInterval is between rounds while something is about to happen in the server, which does not tell.
 	hurriedInterval = 200 * time.Millisecond
+	// urgentInterval is between rounds while clients wait for a primary: in a hand-over or a promotion.
+	urgentInterval = 20 * time.Millisecond
 	// refusalMemory is how long a standby does not count as streaming after its upstream has refused it. It tries again every
 	// second.
 	refusalMemory = 3 * time.Second
 	// streamGrace is how long a standby that does not stream still counts as ready.
 	streamGrace = 30 * time.Second
+	// orphanGrace is how long a standby may be read while nobody is primary.
+	orphanGrace = 2 * time.Minute
 	// leasePatience is how long a standby waits for the lease to be read before it starts without knowing whom to follow.
 	leasePatience = 3 * time.Second
 	// deniedBound is how long the API server must have denied the Pod's token until the token counts as lost.

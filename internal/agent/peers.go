@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pgsteward/pgsteward/internal/agent/lease"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
@@ -94,4 +95,15 @@ func (a *Agent) askPromises(ctx context.Context, members []string, duration time
 	}
 	group.Wait()
 	return promised
+}
+
+// publishLease has the keeper write to the lease, with the next renewal, what others must know if this instance is lost.
+func (a *Agent) publishLease(w *world) {
+	publication := lease.Publication{
+		SystemIdentifier: w.found.Control.SystemIdentifier, Members: a.memberNames(), Position: ownData(w).Position, Sync: a.sync,
+	}
+	if w.state != nil && !w.state.InRecovery {
+		publication.TimelineStart = a.timelines.history.Start()
+	}
+	a.keeper.Publish(publication)
 }

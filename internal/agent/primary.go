@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -70,7 +69,7 @@ func (a *Agent) runPrimary(ctx context.Context, w *world) outcome {
 	switch {
 	case !w.server.Running:
 		// A standby's data is started as a standby and promoted, so that it begins a timeline of its own.
-		result = a.start(ctx, w, !w.found.Standby, "")
+		result = a.start(ctx, w, !w.found.Standby && w.decision.Timeline == 0, "")
 	case w.state == nil:
 		result = a.serverOutcome(w)
 	case w.state.InRecovery:
@@ -82,15 +81,31 @@ func (a *Agent) runPrimary(ctx context.Context, w *world) outcome {
 	return result
 }
 
-// promote ends recovery. The server counts as one that writes from before it is told to.
+// promote ends recovery, once the lease says to which timeline. The server counts as one that writes from before it is told to.
 func (a *Agent) promote(ctx context.Context, w *world) outcome {
 	result := outcome{state: agentapi.StateStarting, notReady: "being promoted"}
+	if a.readable(w) {
+		result.notReady = "" // it was ready as a standby, and is about to be as the primary
+	}
 	if w.server.Writable && w.now.Sub(a.promotedAt) < promoteRetry {
 		return result // it was told so already
 	}
-	a.log.Info("Promoting", "timeline", w.state.Timeline, "lsn", w.state.Written.String())
+	timeline := w.decision.Timeline
+	if w.view.Timeline < timeline {
+		result.notReady = "writing the timeline to the lease"
+		return result
+	}
+	a.log.Info("Promoting", "timeline", timeline, "from", w.state.Timeline, "lsn", w.state.Written.String())
+	if timeline > 0 {
+		if err := a.volume.ReserveTimelines(w.state.Timeline, timeline); err != nil {
+			a.log.Error("Reserving timelines failed", "error", err)
+			result.problem = problem(reasonServer, err.Error())
+			return result
+		}
+	}
 	a.server.SetWritable()
 	a.promotedAt = w.now
+	a.label(ctx, naming.RolePrimary) // clients come when it is done
 	if err := a.admin.Promote(ctx); err != nil {
 		a.log.Error("Promoting failed", "error", err)
 		result.problem = problem(reasonServer, "promoting failed: "+err.Error())
@@ -163,38 +178,4 @@ func (a *Agent) noteSetup(w *world, err error) {
 		a.log.Warn("Setting up the server is not finished", "error", err)
 		a.setupFailed = failures{count: a.setupFailed.count + 1, message: err.Error()}
 	}
-}
-
-// label puts the role on this instance's Pod, once; a new primary tells the other Pods' labels too. What fails is left to the
-// operator after the first success of our own.
-func (a *Agent) label(ctx context.Context, role string) {
-	if err, isNew := a.labels.result(); isNew {
-		a.labelledAt = time.Now()
-		if err == nil {
-			a.labelled = a.labels.name
-		} else if !errors.Is(err, context.Canceled) {
-			a.log.Warn("Labelling failed", "error", err)
-		}
-	}
-	if a.labelled == role || !a.labels.isDone() || a.options.Labeler == nil || time.Since(a.labelledAt) < setupRetry {
-		return
-	}
-	pod, uid, labeler := a.options.Pod, a.options.PodUID, a.options.Labeler
-	var others []string
-	if role == naming.RolePrimary {
-		for _, member := range a.config.Members {
-			if member.Name != a.options.Instance {
-				others = append(others, naming.Pod(member.Name))
-			}
-		}
-	}
-	a.labels = a.begin(ctx, role, func(ctx context.Context) error {
-		err := labeler.Label(ctx, pod, uid, role)
-		for _, other := range others {
-			if err := labeler.Label(ctx, other, "", naming.RoleStandby); err != nil {
-				a.log.Debug("Labelling another Pod failed", "pod", other, "error", err)
-			}
-		}
-		return err
-	})
 }

@@ -17,8 +17,38 @@ type requests struct {
 	rounds, published int
 	news              chan struct{}
 	// switchover is the one that was asked for or goes on, restart why PostgreSQL is to be restarted.
-	switchover *agentapi.SwitchoverRequest
-	restart    string
+	switchover      *agentapi.SwitchoverRequest
+	begunSwitchover bool
+	restart         string
+}
+
+// takeSwitchover is a switchover that was asked for and has not begun; it goes on until endSwitchover.
+func (r *requests) takeSwitchover() *agentapi.SwitchoverRequest {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.begunSwitchover {
+		return nil
+	}
+	r.begunSwitchover = r.switchover != nil
+	return r.switchover
+}
+
+func (r *requests) endSwitchover() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.switchover, r.begunSwitchover = nil, false
+}
+
+func (r *requests) restartWanted() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.restart
+}
+
+func (r *requests) endRestart() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.restart = ""
 }
 
 // freshBound is how long a status as of now is waited for.

@@ -28,6 +28,9 @@ const (
 	reasonConfiguration = "ConfigurationRejected"
 	reasonLease         = "LeaseLost"
 	reasonNoPrimary     = "WaitingForPrimary"
+	reasonLag           = "LagTooGreat"
+	reasonQuorum        = "QuorumMissing"
+	reasonFenced        = "Fenced"
 )
 
 // world is what one round has observed.
@@ -53,19 +56,26 @@ type outcome struct {
 	notReady string
 }
 
-// round goes round once, and says whether the next should come soon. ctx ends with the agent; background outlives it.
-func (a *Agent) round(ctx, background context.Context) (hurry bool) {
+// round goes round once, and says how long to wait for the next. ctx ends with the agent; background outlives it.
+func (a *Agent) round(ctx, background context.Context) (pause time.Duration) {
 	number := a.requests.beginRound()
 	w := world{now: time.Now(), server: a.server.Snapshot()}
 	result := a.observeAndAct(ctx, background, &w)
 	if ctx.Err() != nil {
-		return false
+		return 0
 	}
 	ready := a.publish(w, result)
 	a.requests.endRound(number)
-	return !ready && w.server.Running && w.now.Sub(w.server.Started) < streamGrace ||
-		result.state == agentapi.StateStarting && w.state != nil ||
-		!w.server.Running && w.now.Before(a.restarts.next)
+	promoting := w.decision.Action == election.RunPrimary && w.state != nil && w.state.InRecovery
+	switch {
+	case promoting || a.handover.phase == agentapi.SwitchoverStopping:
+		return urgentInterval
+	case !ready && w.server.Running && w.now.Sub(w.server.Started) < streamGrace,
+		result.state == agentapi.StateStarting && w.state != nil,
+		!w.server.Running && w.now.Before(a.restarts.next):
+		return hurriedInterval
+	}
+	return roundInterval
 }
 
 func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome {
@@ -85,7 +95,13 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 		return outcome{state: agentapi.StateFailed, problem: problem(reasonDataVersion, fmt.Sprintf(
 			"the volume has data of PostgreSQL %d, the cluster's version is %d", w.found.Others[0], a.major))}
 	}
+	a.noteGiven(w)
+	a.prepareHandover(ctx, w)
+	a.restartWanted(ctx, w)
 	w.decision = election.Decide(a.facts(w))
+	a.noteUndone(w)
+	a.askMembers(w)
+	a.seek(ctx, w)
 	if text := w.decision.Action.String() + " " + w.decision.Upstream + " " + w.decision.Rule; text != a.lastDecision {
 		a.lastDecision = text
 		a.log.Info("Deciding", "action", w.decision.Action.String(), "rule", w.decision.Rule,
@@ -127,6 +143,7 @@ func (a *Agent) observe(ctx context.Context, w *world) {
 	if w.foundErr != nil && w.server.Running && errors.Is(w.foundErr, postgres.ErrControl) {
 		w.found, w.foundErr = a.volume.Inspect() // it was being written just then
 	}
+	a.noteDown(w)
 	if w.view.Holder != "" || !w.view.Known {
 		a.noHolderSince = time.Time{}
 	} else if a.noHolderSince.IsZero() {
@@ -161,89 +178,6 @@ func (a *Agent) noteEnd(w *world) {
 	if !a.answered.Equal(exit.Started) && a.conf.Revert(message) {
 		a.log.Error("Going back to the last configuration that worked", "error", message)
 		a.restarts.next = w.now
-	}
-}
-
-// facts are what the election needs.
-func (a *Agent) facts(w *world) election.Facts {
-	facts := election.Facts{
-		Self: a.options.Instance, Pod: a.options.PodUID, Data: ownData(w),
-		Lease: election.Lease{
-			Known: w.view.Known, Holder: w.view.Holder, HolderPod: w.view.HolderPod,
-			SystemIdentifier: w.view.SystemIdentifier, Expired: w.view.Expired, Held: a.keeper != nil && a.fresh(w),
-		},
-		Bootstrap: a.config.Bootstrap, SystemIdentifier: a.config.SystemIdentifier,
-	}
-	if !a.noHolderSince.IsZero() {
-		facts.Waited = w.now.Sub(a.noHolderSince)
-	}
-	var others []agentapi.Member
-	for _, member := range a.config.Members {
-		if member.Name != a.options.Instance {
-			others = append(others, member)
-		}
-	}
-	if w.view.Known && w.view.Holder == "" {
-		a.peers.Want(others)
-	} else {
-		a.peers.Want(nil)
-	}
-	for _, member := range others {
-		data := election.Data{}
-		if answer, _ := a.peers.Answer(member.Name); answer != nil {
-			data = dataOf(answer.Status)
-		}
-		facts.Members = append(facts.Members, election.Member{
-			// Nobody goes on by promises yet, so an answer is as good as one.
-			Name: member.Name, Data: data, Promised: data.Kind != election.DataUnknown,
-		})
-	}
-	return facts
-}
-
-// ownData is what this instance has: as its server says, else as the control file does.
-func ownData(w *world) election.Data {
-	if w.found.Torn && w.view.Holder == "" {
-		return election.Data{} // there was data, and it cannot be used: nothing may be concluded from that
-	}
-	if !w.found.Complete {
-		return election.Data{Kind: election.DataNone}
-	}
-	control := w.found.Control
-	data := election.Data{Kind: election.DataPrimary, SystemIdentifier: control.SystemIdentifier, Position: control.Position}
-	if w.found.Standby {
-		data.Kind = election.DataStandby
-	}
-	if w.state != nil {
-		data.Kind = election.DataPrimary
-		if w.state.InRecovery {
-			data.Kind = election.DataStandby
-		}
-		data.Position.LSN = max(data.Position.LSN, w.state.Written)
-		data.Position.Timeline = max(data.Position.Timeline, w.state.Timeline)
-	}
-	return data
-}
-
-// dataOf is what a member reports to have.
-func dataOf(status agentapi.Status) election.Data {
-	if !status.DataKnown {
-		return election.Data{}
-	}
-	if !status.HasData {
-		return election.Data{Kind: election.DataNone}
-	}
-	lsn, err := postgres.ParseLSN(status.LSN)
-	if err != nil {
-		return election.Data{}
-	}
-	kind := election.DataStandby
-	if status.DataRole == agentapi.RolePrimary {
-		kind = election.DataPrimary
-	}
-	return election.Data{
-		Kind: kind, SystemIdentifier: status.SystemIdentifier,
-		Position: postgres.Position{Timeline: status.Timeline, LSN: lsn},
 	}
 }
 

@@ -11,6 +11,13 @@ func (a *Agent) publish(w world, result outcome) bool {
 		Instance: a.options.Instance, PodUID: a.options.PodUID, AgentVersion: a.options.Version,
 		State: result.state, Role: result.role, Problem: result.problem,
 		ServerVersion: a.programs.Version.Text, FilesHash: a.options.Paths.hash(),
+		Switchover: a.handover.status(), Promised: w.view.Promise != nil,
+	}
+	if a.config != nil {
+		status.Fenced = a.config.IsFenced(a.options.Instance)
+	}
+	if w.server.Running {
+		status.ServerStarted = &w.server.Started
 	}
 	if status.Problem == nil {
 		status.Problem = a.accessProblem(&w)
@@ -32,6 +39,7 @@ func (a *Agent) publish(w world, result outcome) bool {
 		status.SystemIdentifier = data.SystemIdentifier
 		status.Timeline = data.Position.Timeline
 		status.LSN = data.Position.LSN.String()
+		status.Exact = data.Exact
 	}
 	notReady := result.notReady
 	if result.state == agentapi.StateRunning && w.state != nil {

@@ -47,6 +47,10 @@ const (
 	AnnotationMembers = "pgsteward.io/members"
 	// AnnotationPosition has, on the Lease, the holder's "timeline/LSN" at the last renewal, such as "3/0/5000148".
 	AnnotationPosition = "pgsteward.io/position"
+	// AnnotationTimelineStart has, on the Lease, the LSN at which the holder's timeline began; AnnotationTimeline the highest timeline
+	// that was ever given to a promotion.
+	AnnotationTimelineStart = "pgsteward.io/timeline-start"
+	AnnotationTimeline      = "pgsteward.io/timeline"
 	// AnnotationSync has, on the Lease, the set of standbys of which commits wait for some, such as "ANY 1 (prod-db-2,prod-db-3)";
 	// without it they wait for none. AnnotationSyncMode has the mode: none, preferred or required.
 	AnnotationSync     = "pgsteward.io/sync"

@@ -87,6 +87,8 @@ type Found struct {
 	// Standby says whether it will start as a standby, or was last one.
 	Standby bool
 	Control postgres.Control
+	// Newest is the highest timeline of which the data directory has a history; 0 if it has none.
+	Newest int64
 	// Others are the majors of other data directories.
 	Others []int
 }
@@ -128,6 +130,9 @@ func (v *Volume) Inspect() (Found, error) {
 		return found, fmt.Errorf("reading the control file: %w", err)
 	}
 	if found.Control, err = postgres.ParseControl(content); err != nil {
+		return found, err
+	}
+	if found.Newest, err = v.newest(); err != nil {
 		return found, err
 	}
 	signal, err := exists(filepath.Join(v.Dir(), standbySignal))

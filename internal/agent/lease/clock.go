@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pgsteward/pgsteward/internal/election"
 )
 
 // Clock is the time since some moment in the past. It never goes back.
@@ -20,13 +22,7 @@ func Boottime() time.Duration {
 }
 
 // Timings of a Lease.
-type Timings struct {
-	// Duration is how long the Lease is valid after a renewal; Renew is how often it is renewed.
-	Duration time.Duration
-	Renew    time.Duration
-	// Deadline is how long after the last renewal a fast shutdown begins; 0 is three quarters of the duration.
-	Deadline time.Duration
-}
+type Timings = election.Timings
 
 // Defaults of the timings.
 const (
@@ -35,33 +31,14 @@ const (
 	DefaultRenew    = 2 * time.Second
 )
 
-// StopFast is how long after the last renewal a fast shutdown begins.
-func (t Timings) StopFast() time.Duration {
-	if t.Deadline > 0 {
-		return t.Deadline
-	}
-	return t.Duration * 3 / 4
-}
+// stopAlone is how long after the last renewal the watchdog ends everything by force, if the agent has not.
+func stopAlone(t Timings) time.Duration { return t.Duration * 61 / 64 }
 
-// StopImmediate is how long after the last renewal an immediate shutdown follows.
-func (t Timings) StopImmediate() time.Duration { return t.between(4) }
-
-// StopKill is how long after the last renewal everything is ended by force.
-func (t Timings) StopKill() time.Duration { return t.between(6) }
-
-// StopAlone is how long after the last renewal the watchdog ends everything by force, if the agent has not.
-func (t Timings) StopAlone() time.Duration { return t.between(7) }
-
-// between is that many eighths of the way from StopFast to the end.
-func (t Timings) between(eighths time.Duration) time.Duration {
-	return t.StopFast() + (t.Duration-t.StopFast())*eighths/8
-}
-
-// Late is how long after the last change that was seen a renewal counts as late.
-func (t Timings) Late() time.Duration { return t.Renew * 3 / 2 }
+// late is how long after the last renewal that was written the next one counts as late.
+func late(t Timings) time.Duration { return t.Renew * 3 / 2 }
 
 // request bounds one request: a lost answer must leave time for more attempts before StopFast.
-func (t Timings) request() time.Duration { return t.Renew }
+func request(t Timings) time.Duration { return t.Renew }
 
 // retry is the pause after a request that failed.
-func (t Timings) retry() time.Duration { return t.Renew / 4 }
+func retry(t Timings) time.Duration { return t.Renew / 4 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
+	"github.com/pgsteward/pgsteward/internal/election"
 )
 
 // guardInterval is how often the guard looks.
@@ -36,15 +37,9 @@ func Guard(ctx context.Context, keeper *Keeper, server *supervise.Server, log *s
 
 // stopMode is how a server that may write must be stopped by now; 0 if it may go on.
 func stopMode(view View, timings Timings) supervise.Mode {
-	switch {
-	case !view.Holding:
-		return supervise.Immediate // in other hands: every moment counts
-	case view.SinceRenewal >= timings.StopKill():
-		return supervise.Kill
-	case view.SinceRenewal >= timings.StopImmediate():
-		return supervise.Immediate
-	case view.SinceRenewal >= timings.StopFast():
-		return supervise.Fast
-	}
-	return 0
+	return modes[timings.MustStop(view.Holding, view.SinceRenewal)]
+}
+
+var modes = map[election.Stopping]supervise.Mode{
+	election.StopFast: supervise.Fast, election.StopImmediate: supervise.Immediate, election.StopKill: supervise.Kill,
 }

@@ -29,8 +29,9 @@ type View struct {
 	Record
 	// Expired says whether its duration has passed since the last change that was seen.
 	Expired bool
-	// SinceChange is how long ago that was.
+	// SinceChange is how long ago that was, and ExpiredFor for how long it has run out.
 	SinceChange time.Duration
+	ExpiredFor  time.Duration
 	// Remaining is how long this agent holds it yet; 0 if it does not.
 	Remaining time.Duration
 	// SinceRenewal is the time since before the last renewal by this agent was sent; meaningful while Holding.
@@ -82,6 +83,8 @@ type Keeper struct {
 	wantUntil time.Duration
 	// campaign is the version of the Lease of another holder that may be taken once it has run out; empty: none.
 	campaign string
+	// timeline is to be promoted to; 0: none.
+	timeline int64
 	// attempting says that a request is on its way that would make this agent the holder.
 	attempting  bool
 	publication Publication
@@ -115,15 +118,18 @@ const WantBound = 30 * time.Second
 
 // Hold says whether the agent wants to hold the Lease; to be repeated within WantBound. Wanting takes it as soon as it may be
 // taken without taking it from another instance. Not wanting stops renewing it; the Lease is not given away.
-func (k *Keeper) Hold(want bool) { k.setWant(want, "") }
+func (k *Keeper) Hold(want bool) { k.setWant(want, "", 0) }
 
-// Campaign is Hold, and takes the Lease of another holder that has run out, if it still is what was seen: that version.
-func (k *Keeper) Campaign(version string) { k.setWant(true, version) }
+// Take is Hold, and has the timeline written to the Lease to which the data is going to be promoted; 0: none.
+func (k *Keeper) Take(timeline int64) { k.setWant(true, "", timeline) }
 
-func (k *Keeper) setWant(want bool, campaign string) {
+// Campaign is Take, also from another holder whose Lease has run out, if it still is what was seen: that version.
+func (k *Keeper) Campaign(version string, timeline int64) { k.setWant(true, version, timeline) }
+
+func (k *Keeper) setWant(want bool, campaign string, timeline int64) {
 	k.mu.Lock()
-	changed := k.want != want || k.campaign != campaign
-	k.want, k.wantUntil, k.campaign = want, k.now()+WantBound, campaign
+	changed := k.want != want || k.campaign != campaign || timeline > 0 && k.timeline != timeline
+	k.want, k.wantUntil, k.campaign, k.timeline = want, k.now()+WantBound, campaign, timeline
 	k.mu.Unlock()
 	if changed && want {
 		k.poke()
@@ -190,6 +196,7 @@ func (k *Keeper) view() View {
 	}
 	if k.promise != nil && now < k.promise.Until {
 		view.Promise = ptr.To(*k.promise)
+		view.Promise.Remaining = k.promise.Until - now
 	}
 	if k.lease == nil {
 		return view
@@ -197,6 +204,7 @@ func (k *Keeper) view() View {
 	view.Known, view.Record = true, recordOf(k.lease)
 	view.SinceChange = now - k.seenAt
 	view.Expired = view.SinceChange > k.duration()
+	view.ExpiredFor = max(0, view.SinceChange-k.duration())
 	if k.holding {
 		view.SinceRenewal = now - k.renewedAt
 		view.Remaining = max(0, k.timings.Duration-view.SinceRenewal)
@@ -292,12 +300,12 @@ func (k *Keeper) watch(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			k.log.Debug("Watching the lease again", "error", err)
 		}
-		pause(ctx, k.Timings().retry(), nil)
+		pause(ctx, retry(k.Timings()), nil)
 	}
 }
 
 func (k *Keeper) get(ctx context.Context) (*coordinationv1.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, k.Timings().request())
+	ctx, cancel := context.WithTimeout(ctx, request(k.Timings()))
 	defer cancel()
 	lease, err := k.api.Get(ctx)
 	k.note(err)

@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/pgsteward/pgsteward/internal/election"
 )
 
 // Promise is that this agent does not become primary until a time of its own clock, unless that very holder hands it the Lease.
 type Promise struct {
 	Holder, Pod string
 	Until       time.Duration
+	// Remaining is how long that is yet, in a View.
+	Remaining time.Duration
 }
 
 // Promise promises the holder not to become primary for that long, from now on; or it says why it does not.
@@ -18,19 +22,22 @@ func (k *Keeper) Promise(holder, pod string, duration time.Duration) (why string
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	view := k.view()
+	facts := election.Facts{Self: k.self, Pod: k.pod, Lease: election.Lease{Known: view.Known, Holder: view.Holder}}
+	if view.Promise != nil {
+		facts.Promise = election.Promise{Holder: view.Promise.Holder, Pod: view.Promise.Pod, Remaining: view.Promise.Remaining}
+	}
 	switch {
 	case duration <= 0 || duration > promiseBound:
 		return fmt.Sprintf("a promise for %s is none that we give", duration)
 	case holder == k.self:
 		return "the question comes from myself"
-	case view.Known && view.Holder != holder:
-		return fmt.Sprintf("the lease's holder is %q, not %q", view.Holder, holder)
-	case view.Known && view.HolderPod != pod:
-		return fmt.Sprintf("the lease is that of Pod %q, not of %q", view.HolderPod, pod)
 	case k.holding:
 		return "I hold the lease myself"
 	case k.attempting:
 		return "I am taking the lease"
+	}
+	if why := election.MayPromise(facts, holder, pod); why != "" {
+		return why
 	}
 	k.promise = &Promise{Holder: holder, Pod: pod, Until: k.now() + duration}
 	return ""
@@ -65,14 +72,15 @@ func (k *Keeper) promisesDue() (members []string, due bool) {
 	if !k.failsafe || !k.holding || !k.want || now >= k.wantUntil || k.lease == nil {
 		return nil, false
 	}
-	if now-k.writtenAt < k.timings.Late() || now-k.renewedAt < k.timings.Renew {
+	if now-k.writtenAt < late(k.timings) || now-k.renewedAt < k.timings.Renew {
 		return nil, false // the API server answers; or they were asked a moment ago
 	}
 	if k.deniedAt != nil {
 		return nil, false // it answers, and says that this Pod is not the one any more
 	}
+	voters := k.voters()
 	published := recordOf(k.lease).Members
-	return k.voters(), len(published) > 0 && now-k.renewedAt < k.timings.StopKill()
+	return voters, len(voters) > 0 && len(published) > 0 && now-k.renewedAt < k.timings.StopFast()
 }
 
 // voters are all members that may know of themselves that they are some: of the Lease that was seen, and of those that were
@@ -97,22 +105,23 @@ func (k *Keeper) askOnce(ctx context.Context, members []string) {
 	if ctx.Err() != nil {
 		return
 	}
-	var missing []string
-	for _, member := range members {
-		if !slices.Contains(promised, member) {
-			missing = append(missing, member)
-		}
-	}
 	k.mu.Lock()
-	if len(missing) > 0 || !k.holding || slices.ContainsFunc(k.voters(), func(v string) bool { return !slices.Contains(members, v) }) {
+	now := k.now()
+	ages := map[string]time.Duration{}
+	for _, member := range promised {
+		ages[member] = now - asked
+	}
+	held := election.Held{Since: now - k.renewedAt, Members: k.voters()}
+	since, missing := held.ByPromises(k.self, k.timings, ages)
+	if len(missing) > 0 || !k.holding {
 		k.mu.Unlock()
 		k.log.Warn("The lease cannot be renewed, and not every member promises to wait", "missing", missing)
 		return
 	}
 	first := !k.byPromises
 	k.byPromises = true
-	k.renewedAt = max(k.renewedAt, asked)
-	until := k.renewedAt + timings.StopAlone()
+	k.renewedAt = now - since
+	until := k.renewedAt + stopAlone(timings)
 	k.mu.Unlock()
 	if k.options.Renewed != nil {
 		k.options.Renewed(until)

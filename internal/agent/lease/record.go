@@ -23,6 +23,9 @@ type Record struct {
 	Members []string
 	// Position is how far the holder had written at its last renewal; zero if it did not say.
 	Position postgres.Position
+	// TimelineStart is where the holder's timeline began; Timeline is the highest that was ever given to a promotion.
+	TimelineStart postgres.LSN
+	Timeline      int64
 	// Sync is the set of synchronous standbys, and SyncMode the mode; empty: commits wait for nobody.
 	Sync     string
 	SyncMode string
@@ -42,6 +45,8 @@ func recordOf(lease *coordinationv1.Lease) Record {
 		SyncMode:         annotations[naming.AnnotationSyncMode],
 		Version:          lease.ResourceVersion,
 	}
+	r.TimelineStart, _ = postgres.ParseLSN(annotations[naming.AnnotationTimelineStart])
+	r.Timeline, _ = strconv.ParseInt(annotations[naming.AnnotationTimeline], 10, 64)
 	if members := annotations[naming.AnnotationMembers]; members != "" {
 		r.Members = strings.Split(members, ",")
 	}
@@ -53,6 +58,7 @@ type Publication struct {
 	SystemIdentifier string
 	Members          []string
 	Position         postgres.Position
+	TimelineStart    postgres.LSN
 	// Sync is nil to leave it as it is in the Lease.
 	Sync *Sync
 }
@@ -77,6 +83,9 @@ func (p Publication) putIn(annotations map[string]string) {
 	}
 	if p.Position.LSN > 0 {
 		put(naming.AnnotationPosition, formatPosition(p.Position))
+	}
+	if p.TimelineStart > 0 {
+		put(naming.AnnotationTimelineStart, p.TimelineStart.String())
 	}
 	if p.Sync != nil {
 		put(naming.AnnotationSync, p.Sync.Set)

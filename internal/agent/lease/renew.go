@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -36,7 +37,7 @@ func (k *Keeper) renew(ctx context.Context) {
 		wait = timings.Renew
 		began := k.now()
 		if err := k.attempt(ctx); err != nil {
-			wait = timings.retry()
+			wait = retry(timings)
 			k.log.Warn("Renewing the lease failed", "error", err)
 			continue
 		}
@@ -54,7 +55,7 @@ func (k *Keeper) attempt(ctx context.Context) error {
 	if !want {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, k.Timings().request())
+	ctx, cancel := context.WithTimeout(ctx, request(k.Timings()))
 	defer cancel()
 	if seen == nil {
 		lease, err := k.api.Get(ctx)
@@ -100,7 +101,7 @@ func (k *Keeper) write(ctx context.Context, seen *coordinationv1.Lease) error {
 	if k.campaign != "" && won {
 		k.campaign = ""
 	}
-	until := sent + k.timings.StopAlone()
+	until := sent + stopAlone(k.timings)
 	k.mu.Unlock()
 	if k.options.Renewed != nil {
 		k.options.Renewed(until)
@@ -164,6 +165,9 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 	}
 	lease.Annotations[naming.AnnotationHolderPod] = k.pod
 	k.publication.putIn(lease.Annotations)
+	if k.timeline > record.Timeline {
+		lease.Annotations[naming.AnnotationTimeline] = strconv.FormatInt(k.timeline, 10)
+	}
 	return lease, nil
 }
 
@@ -194,7 +198,7 @@ func (k *Keeper) HandOver(ctx context.Context, target string, end postgres.Posit
 // then starts at once. To be called when PostgreSQL has ended.
 func (k *Keeper) Stopped(ctx context.Context) error {
 	k.Hold(false)
-	ctx, cancel := context.WithTimeout(ctx, k.Timings().request())
+	ctx, cancel := context.WithTimeout(ctx, request(k.Timings()))
 	defer cancel()
 	err := k.change(ctx, func(lease *coordinationv1.Lease) { delete(lease.Annotations, naming.AnnotationHolderPod) })
 	if errors.Is(err, ErrHeldByOther) {

@@ -66,12 +66,17 @@ func (p *Poller) Want(members []agentapi.Member) {
 	}
 	if len(p.members) == 0 {
 		p.since = time.Now()
-		select {
-		case p.kick <- struct{}{}:
-		default:
-		}
+		p.Hurry()
 	}
 	p.members = members
+}
+
+// Hurry asks everybody at once who is not being asked.
+func (p *Poller) Hurry() {
+	select {
+	case p.kick <- struct{}{}:
+	default:
+	}
 }
 
 // Answer is the last answer of a member, if there is one, and for how long it is being asked without any.

@@ -16,6 +16,8 @@ type State struct {
 	Timeline   int64
 	// Written is what a primary has written, or a standby received or replayed, whichever is further.
 	Written postgres.LSN
+	// ReadAll says that a standby has read all the WAL that it has: Written is then really all.
+	ReadAll bool
 	// Replayed is how far a standby has replayed.
 	Replayed postgres.LSN
 	// Streaming says whether a standby receives from its upstream; Lag is then how far replay is behind what was sent.
@@ -48,6 +50,7 @@ type Sender struct {
 	FlushedText string `json:"flushed"`
 }
 
+// The position of a WAL receiver is known from when it was first asked for, which is when all WAL that is there was read.
 // A standby's timeline is the one it receives, or else the one of its last restart point. pg_stat_wal_receiver has its row
 // only while the process lives. PostgreSQL leaves pending_restart set when a line that would have needed a restart was taken
 // out again, so such a parameter counts only if its value comes from the file or is in it.
@@ -61,6 +64,7 @@ SELECT recovery,
             THEN greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())
             ELSE pg_current_wal_flush_lsn()
        END::text,
+       recovery AND pg_last_wal_receive_lsn() IS NOT NULL,
        CASE WHEN recovery THEN pg_last_wal_replay_lsn() END::text,
        coalesce(receiver.status = 'streaming', false),
        greatest(coalesce(receiver.latest_end_lsn - pg_last_wal_replay_lsn(), 0), 0)::bigint,
@@ -85,7 +89,7 @@ func (c *Client) Observe(ctx context.Context) (State, error) {
 	var written, replayed *string
 	slots := map[string]string{}
 	err := c.with(ctx, observeTimeout, func(ctx context.Context, connection *pgx.Conn) error {
-		return connection.QueryRow(ctx, observeQuery, slotPrefix).Scan(&state.InRecovery, &state.Timeline, &written, &replayed,
+		return connection.QueryRow(ctx, observeQuery, slotPrefix).Scan(&state.InRecovery, &state.Timeline, &written, &state.ReadAll, &replayed,
 			&state.Streaming, &state.Lag, &state.ReplayPaused, &state.PendingRestart, &slots, &state.Senders, &state.SyncNames)
 	})
 	if err != nil {

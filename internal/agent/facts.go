@@ -1,0 +1,164 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/election"
+	"github.com/pgsteward/pgsteward/internal/postgres"
+)
+
+// Defaults of what the configuration says about availability.
+const (
+	defaultMaximumLag = 16 << 20
+	defaultCrashBound = 3 * time.Second
+	// crashFailures in a row end the attempts to start a primary again while another instance could take over.
+	crashFailures = 2
+)
+
+// facts are what the election needs.
+func (a *Agent) facts(w *world) election.Facts {
+	facts := election.Facts{
+		Self: a.options.Instance, Pod: a.options.PodUID, Data: ownData(w), Server: a.serverFacts(w), Lease: a.leaseFacts(w),
+		Bootstrap: a.config.Bootstrap, SystemIdentifier: a.config.SystemIdentifier, Policy: policyOf(a.config.Availability),
+		Fenced: a.config.IsFenced(a.options.Instance), Forced: a.config.ForceFailover == a.options.Instance,
+		Request: a.handover.asked(w),
+	}
+	if !a.noHolderSince.IsZero() {
+		facts.Waited = w.now.Sub(a.noHolderSince)
+	}
+	if p := w.view.Promise; p != nil {
+		facts.Promise = election.Promise{Holder: p.Holder, Pod: p.Pod, Remaining: p.Remaining}
+	}
+	for _, member := range a.others() {
+		facts.Members = append(facts.Members, a.memberFacts(w, member.Name))
+	}
+	return facts
+}
+
+func policyOf(availability agentapi.Availability) election.Policy {
+	policy := election.Policy{
+		MaximumLag: defaultMaximumLag, CrashBound: defaultCrashBound, CrashFailures: crashFailures,
+	}
+	if lag := availability.MaximumLagBytes; lag > 0 {
+		policy.MaximumLag = uint64(lag)
+	}
+	if seconds := availability.CrashRestartSeconds; seconds > 0 {
+		policy.CrashBound = time.Duration(seconds) * time.Second
+	}
+	return policy
+}
+
+// leaseFacts are the Lease as it was last seen.
+func (a *Agent) leaseFacts(w *world) election.Lease {
+	v := w.view
+	lease := election.Lease{
+		Known: v.Known, Holder: v.Holder, HolderPod: v.HolderPod, SystemIdentifier: v.SystemIdentifier,
+		Expired: v.Expired, ExpiredFor: v.ExpiredFor, Held: a.keeper != nil && a.fresh(w),
+		Members: v.Members, Position: v.Position, TimelineStart: v.TimelineStart, Timeline: v.Timeline,
+	}
+	if v.Sync != "" {
+		set, err := election.ParseSyncSet(v.Sync)
+		if err != nil {
+			set = election.SyncSet{} // what cannot be understood must not be taken for asynchronous
+		}
+		lease.Sync = &set
+	}
+	return lease
+}
+
+// serverFacts are this instance's PostgreSQL.
+func (a *Agent) serverFacts(w *world) election.Server {
+	server := election.Server{Running: w.server.Running, Writable: w.server.Writable, Failures: a.restarts.failures}
+	if !a.downSince.IsZero() {
+		server.Down = max(w.now.Sub(a.downSince), 1)
+	}
+	switch {
+	case w.state == nil:
+		server.Unable = "its PostgreSQL does not answer"
+	case w.server.Stopping != 0:
+		server.Unable = "its PostgreSQL is stopping"
+	}
+	return server
+}
+
+// noteDown takes note of since when PostgreSQL is not there although this instance should be primary. A server that has answered
+// since it was started is there, however slow it is.
+func (a *Agent) noteDown(w *world) {
+	serves := w.server.Running && a.answered.Equal(w.server.Started)
+	switch {
+	case w.view.Holder != a.options.Instance || !w.found.Complete || serves:
+		a.downSince = time.Time{}
+	case a.downSince.IsZero():
+		a.downSince = w.now
+	}
+}
+
+// memberFacts are another member, as it said last.
+func (a *Agent) memberFacts(w *world, name string) election.Member {
+	answer, silent := a.peers.Answer(name)
+	member := election.Member{Name: name, Silent: silent}
+	if asked, ok := a.promised[name]; ok {
+		member.Promised = w.now.Sub(asked) < a.keeper.Timings().Duration
+	}
+	if answer == nil {
+		return member
+	}
+	status := answer.Status
+	member.Data, member.Age = dataOf(status), w.now.Sub(answer.Asked)
+	member.Streaming, member.Fenced = status.Streaming, status.Fenced
+	if status.State != agentapi.StateRunning {
+		member.Unable = fmt.Sprintf("its PostgreSQL does not run (%s)", status.State)
+	}
+	return member
+}
+
+// ownData is what this instance has: as its server says, else as the control file does.
+func ownData(w *world) election.Data {
+	if w.found.Torn && w.view.Holder == "" {
+		return election.Data{} // there was data, and it cannot be used: nothing may be concluded from that
+	}
+	if !w.found.Complete {
+		return election.Data{Kind: election.DataNone}
+	}
+	control := w.found.Control
+	data := election.Data{
+		Kind: election.DataPrimary, SystemIdentifier: control.SystemIdentifier, Position: control.Position,
+		Newest: w.found.Newest, Clean: control.StoppedCleanly(),
+	}
+	if w.found.Standby {
+		data.Kind = election.DataStandby
+	}
+	if w.state != nil {
+		data.Kind, data.Clean = election.DataPrimary, false
+		if w.state.InRecovery {
+			data.Kind, data.Exact = election.DataStandby, w.state.ReadAll
+		}
+		data.Position.LSN = max(data.Position.LSN, w.state.Written)
+		data.Position.Timeline = max(data.Position.Timeline, w.state.Timeline)
+	}
+	return data
+}
+
+// dataOf is what a member reports to have.
+func dataOf(status agentapi.Status) election.Data {
+	if !status.DataKnown {
+		return election.Data{}
+	}
+	if !status.HasData {
+		return election.Data{Kind: election.DataNone}
+	}
+	lsn, err := postgres.ParseLSN(status.LSN)
+	if err != nil {
+		return election.Data{}
+	}
+	kind := election.DataStandby
+	if status.DataRole == agentapi.RolePrimary {
+		kind = election.DataPrimary
+	}
+	return election.Data{
+		Kind: kind, SystemIdentifier: status.SystemIdentifier, Exact: status.Exact,
+		Position: postgres.Position{Timeline: status.Timeline, LSN: lsn},
+	}
+}
