@@ -161,6 +161,8 @@ type Status struct {
 	Timeline         int64  `json:"timeline,omitempty"`
 	// LSN is the position up to which a primary has written, a standby has received, or a stopped instance's data reaches.
 	LSN string `json:"lsn,omitempty"`
+	// Exact says that a standby has nothing beyond LSN. A standby that was just started may have.
+	Exact bool `json:"exact,omitempty"`
 	// ReplayLSN is the position up to which a standby has replayed.
 	ReplayLSN string `json:"replayLSN,omitempty"`
 	// LagBytes is how far a standby's replay is behind what its upstream has sent.
