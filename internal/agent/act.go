@@ -10,6 +10,7 @@ import (
 
 	"github.com/pgsteward/pgsteward/internal/agent/conf"
 	"github.com/pgsteward/pgsteward/internal/agent/datadir"
+	"github.com/pgsteward/pgsteward/internal/agent/lease"
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/election"
@@ -52,15 +53,20 @@ func (a *Agent) act(ctx context.Context, w *world) outcome {
 // want tells the keeper whether the lease is wanted.
 func (a *Agent) want(w *world) {
 	a.publishLease(w)
-	switch decision := w.decision; decision.Action {
-	case election.Bootstrap:
-		a.keeper.Hold(true)
-	case election.RunPrimary:
-		a.keeper.Take(decision.Timeline)
-	case election.Campaign:
-		a.keeper.Campaign(w.view.Version, decision.Timeline)
+	decision := w.decision
+	claim := lease.Claim{Seen: w.view.Record, Timeline: decision.Timeline, Campaign: decision.Action == election.Campaign}
+	if decision.Sync != nil {
+		claim.Sync = &lease.Sync{Set: decision.Sync.String(), Mode: string(a.config.Availability.Synchronous.Mode)}
+	}
+	switch decision.Action {
+	case election.Bootstrap, election.RunPrimary, election.Campaign:
+		a.keeper.Take(claim)
 	case election.Stop:
-		a.keeper.Hold(w.view.Holder == a.options.Instance)
+		if w.view.Holder == a.options.Instance {
+			a.keeper.Take(claim)
+		} else {
+			a.keeper.Hold(false)
+		}
 	case election.HandOver, election.Release: // that is the hand-over's
 	case election.Wait, election.RunStandby, election.CloneFrom, election.Refuse:
 		a.keeper.Hold(false)

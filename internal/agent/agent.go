@@ -58,6 +58,8 @@ type Agent struct {
 	keeper *lease.Keeper
 
 	requests requests
+	// programDigest is Status.AgentDigest.
+	programDigest atomic.Pointer[string]
 
 	instance
 	memory
@@ -111,7 +113,11 @@ type memory struct {
 	keeperSince   time.Time
 	noHolderSince time.Time
 	// downSince is since when PostgreSQL is not there although this instance should be primary.
-	downSince    time.Time
+	downSince time.Time
+	// failuresBefore are those of the failures in a row that came before this instance was to run as the primary.
+	failuresBefore int
+	// toRun says that the last decision was to run as the primary, or to give up doing so.
+	toRun        bool
 	lastStreamed time.Time
 	runningSince time.Time
 	promotedAt   time.Time
@@ -210,6 +216,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		serve.Run(background, a.address(a.options.Ports.Health), a.health.Handler(metrics), nil, a.log)
 	})
 
+	a.run(a.digest)
 	a.log.Info("Starting the agent", "version", a.options.Version, "podUID", a.options.PodUID)
 	lock := a.lockVolume(ctx)
 	if lock == nil {
@@ -345,7 +352,7 @@ func (a *Agent) startKeeper(background context.Context) error {
 	}
 	keeper := lease.NewKeeper(lease.Options{
 		API: api, Self: a.options.Instance, Pod: a.options.PodUID, Now: lease.Boottime, Log: a.log, Changed: a.poke,
-		Renewed: a.renewed, Ask: a.askPromises,
+		Renewed: a.renewed, Ask: a.askToGoOn,
 	}, timings)
 	keeper.SetTimings(timings, a.config.Availability.Failsafe)
 	a.mu.Lock()

@@ -276,9 +276,7 @@ func testMinimums(t *testing.T, primary, standby *testAgent) {
 	assert.Equal(t, "100", standby.ask("SHOW max_connections"), "with fewer than its primary it would not start")
 
 	c.change(func(c *agentapi.Config) { c.Parameters = map[string]string{"max_connections": "150"} })
-	primary.stop()
-	c.start("db-1")
-	primary.awaitReady(agentapi.RolePrimary)
+	restarted(t, primary)
 	require.Equal(t, "150", primary.ask("SHOW max_connections"))
 	standby.answers("SHOW max_connections", "150")
 	standby.awaitReady(agentapi.RoleStandby)
@@ -321,24 +319,51 @@ func testSlots(t *testing.T, primary, _ *testAgent) {
 	primary.ask("SELECT pg_drop_replication_slot('users_own')")
 }
 
+// restarted restarts PostgreSQL in the Pod, as the operator asks for it.
+func restarted(t *testing.T, a *testAgent) {
+	t.Helper()
+	before := a.agent.server.Snapshot().PID
+	ctx, cancel := context.WithTimeout(context.Background(), short)
+	defer cancel()
+	require.NoError(t, a.cluster.client(naming.OperatorUser).Restart(ctx, a.address, agentapi.RestartRequest{Why: "a test"}))
+	a.await(long, "restarted", func(s agentapi.Status) bool {
+		pid := a.agent.server.Snapshot().PID
+		return s.Ready && s.ServerStarted != nil && pid != 0 && pid != before
+	})
+}
+
+// switchover asks for it as the operator does, and says how it went.
+func (a *testAgent) switchover(target string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), short)
+	defer cancel()
+	return a.cluster.client(naming.OperatorUser).Switchover(ctx, a.address, agentapi.SwitchoverRequest{Target: target})
+}
+
 func testStop(t *testing.T, primary, standby *testAgent) {
 	c := primary.cluster
 	_, err := primary.app("app-secret", "require", "INSERT INTO t VALUES (43)")
 	require.NoError(t, err)
+	began := time.Now()
 	primary.stop()
-	assert.Equal(t, "db-1", c.lease.holder(), "the holder stays the holder")
-	assert.Empty(t, c.lease.annotation(naming.AnnotationHolderPod), "its Pod says that it has stopped")
+	assert.Equal(t, "db-2", c.lease.holder(), "it hands over to the standby")
 	assert.True(t, strings.Contains(primary.log.String(), "database system is shut down"))
 	_, err = os.Stat(primary.dataDir() + "/postmaster.pid")
 	require.ErrorIs(t, err, os.ErrNotExist)
+	standby.awaitReady(agentapi.RolePrimary)
+	t.Logf("the standby is primary %s after the Pod of the primary began to stop", time.Since(began))
 	count, err := standby.query("app", "SELECT count(*)::text FROM t")
 	require.NoError(t, err)
-	assert.Equal(t, "2", count, "the standby has received everything")
+	assert.Equal(t, "2", count, "it has received everything")
 
-	began := time.Now()
+	began = time.Now()
+	mark := len(primary.log.String())
 	primary = c.start("db-1")
+	primary.awaitReady(agentapi.RoleStandby)
+	t.Logf("a standby %s after its Pod has come back", time.Since(began))
+	assert.NotContains(t, primary.log.String()[mark:], "ewind", "what was handed over has not diverged")
+
+	require.NoError(t, standby.switchover("db-1"))
 	primary.awaitReady(agentapi.RolePrimary)
-	t.Logf("ready %s after a restart of the Pod", time.Since(began))
 	standby.awaitReady(agentapi.RoleStandby)
 }
 

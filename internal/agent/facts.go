@@ -37,8 +37,13 @@ func (a *Agent) facts(w *world) election.Facts {
 	return facts
 }
 
+var syncModes = map[agentapi.SyncMode]election.SyncMode{
+	agentapi.SyncPreferred: election.SyncPreferred, agentapi.SyncRequired: election.SyncRequired,
+}
+
 func policyOf(availability agentapi.Availability) election.Policy {
 	policy := election.Policy{
+		SyncMode:   syncModes[availability.Synchronous.Mode],
 		MaximumLag: defaultMaximumLag, CrashBound: defaultCrashBound, CrashFailures: crashFailures,
 	}
 	if lag := availability.MaximumLagBytes; lag > 0 {
@@ -70,9 +75,10 @@ func (a *Agent) leaseFacts(w *world) election.Lease {
 
 // serverFacts are this instance's PostgreSQL.
 func (a *Agent) serverFacts(w *world) election.Server {
-	server := election.Server{Running: w.server.Running, Writable: w.server.Writable, Failures: a.restarts.failures}
+	server := election.Server{Running: w.server.Running, Writable: w.server.Writable, Stopping: w.server.Stopping != 0}
 	if !a.downSince.IsZero() {
 		server.Down = max(w.now.Sub(a.downSince), 1)
+		server.Failures = a.restarts.failures - a.failuresBefore
 	}
 	switch {
 	case w.state == nil:
@@ -83,15 +89,26 @@ func (a *Agent) serverFacts(w *world) election.Server {
 	return server
 }
 
-// noteDown takes note of since when PostgreSQL is not there although this instance should be primary. A server that has answered
-// since it was started is there, however slow it is.
+// noteDown takes note of since when PostgreSQL is not there although this instance is to run as the primary. A server that has
+// answered since it was started is there, however slow it is.
 func (a *Agent) noteDown(w *world) {
-	serves := w.server.Running && a.answered.Equal(w.server.Started)
 	switch {
-	case w.view.Holder != a.options.Instance || !w.found.Complete || serves:
-		a.downSince = time.Time{}
+	case w.view.Holder != a.options.Instance || !a.toRun:
+		a.downSince, a.failuresBefore = time.Time{}, a.restarts.failures
+	case w.server.Running && a.answered.Equal(w.server.Started):
+		a.downSince, a.failuresBefore = time.Time{}, 0
 	case a.downSince.IsZero():
 		a.downSince = w.now
+	}
+}
+
+// noteToRun takes note of whether the decision is to run as the primary, or to give up doing so.
+func (a *Agent) noteToRun(w *world) {
+	switch w.decision.Rule {
+	case "holder-failing", "holder-data-lost":
+		a.toRun = true
+	default:
+		a.toRun = w.decision.Action == election.RunPrimary
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -136,6 +137,39 @@ func (f *fakeLease) Watch(ctx context.Context, _ string, receive func(*coordinat
 		case <-changed:
 		}
 	}
+}
+
+// fakeAccess is one agent's access to the Lease, which can be cut off by itself.
+type fakeAccess struct {
+	*fakeLease
+	cutOff atomic.Bool
+}
+
+var errCutOff = errors.New("no route to host")
+
+func (f *fakeAccess) Get(ctx context.Context) (*coordinationv1.Lease, error) {
+	if f.cutOff.Load() {
+		return nil, errCutOff
+	}
+	return f.fakeLease.Get(ctx)
+}
+
+func (f *fakeAccess) Update(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	if f.cutOff.Load() {
+		return nil, errCutOff
+	}
+	return f.fakeLease.Update(ctx, l)
+}
+
+func (f *fakeAccess) Watch(ctx context.Context, version string, receive func(*coordinationv1.Lease)) error {
+	if f.cutOff.Load() {
+		return errCutOff
+	}
+	return f.fakeLease.Watch(ctx, version, func(l *coordinationv1.Lease) {
+		if !f.cutOff.Load() {
+			receive(l)
+		}
+	})
 }
 
 type fakeLabeler struct {

@@ -61,6 +61,7 @@ type testAgent struct {
 	paths   Paths
 	agent   *Agent
 	log     *syncBuffer
+	access  *fakeAccess
 	cancel  context.CancelFunc
 	done    chan error
 }
@@ -190,12 +191,13 @@ func (c *testCluster) start(name string) *testAgent {
 	if a.log == nil {
 		a.log = &syncBuffer{}
 	}
+	a.access = &fakeAccess{fakeLease: c.lease}
 	a.agent = New(Options{
 		Instance: name, Namespace: "test", Pod: naming.Pod(name), PodUID: a.pod, Version: "test",
 		Paths: a.paths, Ports: c.ports, ListenAddress: a.address, StopBound: 15 * time.Second, FollowBound: 2 * time.Second,
 		Credential: serverUser(), Users: []string{"root", "postgres", "nobody"},
 		Watchdog: []string{os.Args[0], watchdogArgument},
-		Lease:    func(string) (lease.API, error) { return c.lease, nil },
+		Lease:    func(string) (lease.API, error) { return a.access, nil },
 		Labeler:  c.labels, Output: a.log, LogLevel: slog.LevelDebug,
 	})
 	var ctx context.Context

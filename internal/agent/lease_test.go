@@ -87,6 +87,8 @@ func TestAgent_lease(t *testing.T) {
 		assert.Equal(t, pid, a.agent.server.Snapshot().PID, "it went on")
 	})
 	t.Run("another Pod of the instance is waited for", func(t *testing.T) {
+		c.change(func(c *agentapi.Config) { c.Members = c.Members[:1] })
+		require.Eventually(t, func() bool { return c.lease.annotation(naming.AnnotationMembers) == "db-1" }, short, often)
 		a.stop()
 		c.lease.mu.Lock()
 		l := c.lease.lease.DeepCopy()

@@ -66,6 +66,14 @@ func (a *Agent) renewed(until time.Duration) {
 	}
 }
 
+// askToGoOn asks for the promises by which a primary goes on. One that does not write has no reason to keep others from it.
+func (a *Agent) askToGoOn(ctx context.Context, members []string, duration time.Duration) (promised []string) {
+	if server := a.server.Snapshot(); !server.Writable || server.Stopping != 0 {
+		return nil
+	}
+	return a.askPromises(ctx, members, duration)
+}
+
 // askPromises asks members to promise that they do not become primary, all at once.
 func (a *Agent) askPromises(ctx context.Context, members []string, duration time.Duration) (promised []string) {
 	client, err := a.peerClient()
@@ -100,10 +108,10 @@ func (a *Agent) askPromises(ctx context.Context, members []string, duration time
 // publishLease has the keeper write to the lease, with the next renewal, what others must know if this instance is lost.
 func (a *Agent) publishLease(w *world) {
 	publication := lease.Publication{
-		SystemIdentifier: w.found.Control.SystemIdentifier, Members: a.memberNames(), Position: ownData(w).Position, Sync: a.sync,
+		SystemIdentifier: w.found.Control.SystemIdentifier, Members: a.memberNames(), Sync: a.sync,
 	}
-	if w.state != nil && !w.state.InRecovery {
-		publication.TimelineStart = a.timelines.history.Start()
+	if w.state != nil && !w.state.InRecovery { // until it serves, how far the last primary came is what counts
+		publication.Position, publication.TimelineStart = ownData(w).Position, a.timelines.history.Start()
 	}
 	a.keeper.Publish(publication)
 }

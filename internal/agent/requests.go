@@ -2,8 +2,12 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"sync"
 	"time"
 
@@ -146,6 +150,8 @@ func (a *Agent) askSwitchover(request agentapi.SwitchoverRequest) error {
 		return errors.New("PostgreSQL is being restarted")
 	}
 	a.requests.switchover = &request
+	status.Switchover = &agentapi.SwitchoverStatus{Wanted: request.Target, Phase: agentapi.SwitchoverPreparing, Since: time.Now()}
+	a.board.Set(status) // before this is answered: who asked looks at it then
 	a.poke()
 	return nil
 }
@@ -153,11 +159,15 @@ func (a *Agent) askSwitchover(request agentapi.SwitchoverRequest) error {
 // askRestart begins a restart of PostgreSQL, or says why there is none.
 func (a *Agent) askRestart(request agentapi.RestartRequest) error {
 	status, _ := a.board.Status()
+	a.requests.mu.Lock()
+	defer a.requests.mu.Unlock()
+	if server := a.server.Snapshot(); request.ServerStarted != nil &&
+		(a.requests.restart != "" || !server.Running || server.Stopping != 0 || server.Started.After(*request.ServerStarted)) {
+		return nil // it was restarted since, or is being restarted
+	}
 	if status.State != agentapi.StateRunning {
 		return fmt.Errorf("PostgreSQL does not run: %s", status.State)
 	}
-	a.requests.mu.Lock()
-	defer a.requests.mu.Unlock()
 	if a.requests.switchover != nil {
 		return errors.New("a switchover is going on")
 	}
@@ -167,4 +177,22 @@ func (a *Agent) askRestart(request agentapi.RestartRequest) error {
 	}
 	a.poke()
 	return nil
+}
+
+// digest finds what Status.AgentDigest is.
+func (a *Agent) digest() {
+	program, err := os.Open("/proc/self/exe")
+	if err != nil {
+		a.log.Warn("The agent's program cannot be read", "error", err)
+		return
+	}
+	defer func() { _ = program.Close() }()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, program); err != nil {
+		a.log.Warn("The agent's program cannot be read", "error", err)
+		return
+	}
+	text := hex.EncodeToString(hash.Sum(nil))
+	a.programDigest.Store(&text)
+	a.poke()
 }

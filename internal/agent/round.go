@@ -100,6 +100,7 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 	a.restartWanted(ctx, w)
 	w.decision = election.Decide(a.facts(w))
 	a.noteUndone(w)
+	a.noteToRun(w)
 	a.askMembers(w)
 	a.seek(ctx, w)
 	if text := w.decision.Action.String() + " " + w.decision.Upstream + " " + w.decision.Rule; text != a.lastDecision {

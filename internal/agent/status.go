@@ -16,6 +16,9 @@ func (a *Agent) publish(w world, result outcome) bool {
 	if a.config != nil {
 		status.Fenced = a.config.IsFenced(a.options.Instance)
 	}
+	if digest := a.programDigest.Load(); digest != nil {
+		status.AgentDigest = *digest
+	}
 	if w.server.Running {
 		status.ServerStarted = &w.server.Started
 	}

@@ -81,10 +81,9 @@ type Keeper struct {
 	failsafe  bool
 	want      bool
 	wantUntil time.Duration
-	// campaign is the version of the Lease of another holder that may be taken once it has run out; empty: none.
-	campaign string
-	// timeline is to be promoted to; 0: none.
-	timeline int64
+	claim     Claim
+	// kept is what this holder wrote last: a Lease that is made anew gets it back.
+	kept map[string]string
 	// attempting says that a request is on its way that would make this agent the holder.
 	attempting  bool
 	publication Publication
@@ -118,18 +117,27 @@ const WantBound = 30 * time.Second
 
 // Hold says whether the agent wants to hold the Lease; to be repeated within WantBound. Wanting takes it as soon as it may be
 // taken without taking it from another instance. Not wanting stops renewing it; the Lease is not given away.
-func (k *Keeper) Hold(want bool) { k.setWant(want, "", 0) }
+func (k *Keeper) Hold(want bool) { k.setWant(want, Claim{}) }
 
-// Take is Hold, and has the timeline written to the Lease to which the data is going to be promoted; 0: none.
-func (k *Keeper) Take(timeline int64) { k.setWant(true, "", timeline) }
+// Claim is what was decided about a Lease: to take it, or to go on renewing it.
+type Claim struct {
+	// Seen is the record for which it was decided: the Lease is taken only if holder and Pod still are those, or oneself.
+	Seen Record
+	// Campaign takes it also from another holder, whose Lease has run out, if it still is the very version that was seen.
+	Campaign bool
+	// Timeline is to be promoted to, and is written in the same update; 0: none. So is Sync, if it is not nil.
+	Timeline int64
+	Sync     *Sync
+}
 
-// Campaign is Take, also from another holder whose Lease has run out, if it still is what was seen: that version.
-func (k *Keeper) Campaign(version string, timeline int64) { k.setWant(true, version, timeline) }
+// Take is Hold by such a decision.
+func (k *Keeper) Take(claim Claim) { k.setWant(true, claim) }
 
-func (k *Keeper) setWant(want bool, campaign string, timeline int64) {
+func (k *Keeper) setWant(want bool, claim Claim) {
 	k.mu.Lock()
-	changed := k.want != want || k.campaign != campaign || timeline > 0 && k.timeline != timeline
-	k.want, k.wantUntil, k.campaign, k.timeline = want, k.now()+WantBound, campaign, timeline
+	changed := k.want != want || claim.Timeline > 0 && k.claim.Timeline != claim.Timeline ||
+		claim.Campaign && (!k.claim.Campaign || k.claim.Seen.Version != claim.Seen.Version)
+	k.want, k.wantUntil, k.claim = want, k.now()+WantBound, claim
 	k.mu.Unlock()
 	if changed && want {
 		k.poke()

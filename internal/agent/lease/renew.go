@@ -98,9 +98,8 @@ func (k *Keeper) write(ctx context.Context, seen *coordinationv1.Lease) error {
 	won := !k.holding
 	k.holding, k.renewedAt, k.writtenAt, k.byPromises = true, sent, sent, false
 	k.tried = nil
-	if k.campaign != "" && won {
-		k.campaign = ""
-	}
+	k.claim.Campaign = false
+	k.kept = written.Annotations
 	until := sent + stopAlone(k.timings)
 	k.mu.Unlock()
 	if k.options.Renewed != nil {
@@ -137,12 +136,18 @@ const maxTried = 8
 
 // desired is the Lease with this agent as its holder, or why it must not be.
 func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, error) {
-	record := recordOf(seen)
+	record, claim := recordOf(seen), k.claim
 	if !k.want {
 		return nil, errNotWanted // since a moment ago
 	}
 	view := k.view()
-	if record.Holder != "" && record.Holder != k.self && (record.Version != k.campaign || !view.Expired || view.Version != k.campaign) {
+	campaign := claim.Campaign && record.Version == claim.Seen.Version && view.Version == record.Version && view.Expired
+	if record.Holder != "" && record.Holder != k.self && !campaign {
+		return nil, ErrHeldByOther
+	}
+	mine := record.Holder == k.self && record.HolderPod == k.pod
+	decided := record.Holder == claim.Seen.Holder && record.HolderPod == claim.Seen.HolderPod
+	if claim.Seen.Version != "" && !mine && !decided {
 		return nil, ErrHeldByOther
 	}
 	if record.Holder == k.self && record.HolderPod != "" && record.HolderPod != k.pod && !view.Expired {
@@ -163,10 +168,20 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 	if lease.Annotations == nil {
 		lease.Annotations = map[string]string{}
 	}
+	if record.Holder == "" && k.holding { // it was made anew
+		for _, name := range []string{naming.AnnotationSync, naming.AnnotationSyncMode, naming.AnnotationTimeline, naming.AnnotationTimelineStart} {
+			if value, ok := k.kept[name]; ok {
+				lease.Annotations[name] = value
+			}
+		}
+	}
 	lease.Annotations[naming.AnnotationHolderPod] = k.pod
 	k.publication.putIn(lease.Annotations)
-	if k.timeline > record.Timeline {
-		lease.Annotations[naming.AnnotationTimeline] = strconv.FormatInt(k.timeline, 10)
+	if claim.Timeline > record.Timeline {
+		lease.Annotations[naming.AnnotationTimeline] = strconv.FormatInt(claim.Timeline, 10)
+	}
+	if claim.Sync != nil && !mine {
+		lease.Annotations[naming.AnnotationSync], lease.Annotations[naming.AnnotationSyncMode] = claim.Sync.Set, claim.Sync.Mode
 	}
 	return lease, nil
 }
