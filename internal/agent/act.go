@@ -132,7 +132,7 @@ func (a *Agent) takeSeed(w *world) {
 		return
 	}
 	a.conf.Forget()
-	a.noteRewind(err)
+	a.noteSeed(err)
 	if err != nil {
 		a.clones.failed(w.now, err.Error())
 		a.log.Warn("Making the data failed", "attempts", a.clones.failures, "error", err)

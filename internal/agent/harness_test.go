@@ -54,6 +54,9 @@ type testCluster struct {
 }
 
 type testAgent struct {
+	// rewind is the pg_rewind of the next start: nil for PostgreSQL's, empty for none.
+	rewind *string
+
 	cluster *testCluster
 	name    string
 	address string
@@ -202,6 +205,7 @@ func (c *testCluster) start(name string) *testAgent {
 	})
 	var ctx context.Context
 	ctx, a.cancel = context.WithCancel(context.Background())
+	a.agent.options.Programs = a.programs
 	a.done = make(chan error, 1)
 	go func() { a.done <- a.agent.Run(ctx) }()
 	c.t.Cleanup(a.stop)

@@ -1,14 +1,17 @@
 package agent
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"path/filepath"
 	"syscall"
 	"time"
 
+	"github.com/pgsteward/pgsteward/internal/agent/datadir"
 	"github.com/pgsteward/pgsteward/internal/agent/lease"
 	"github.com/pgsteward/pgsteward/internal/agent/role"
+	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
@@ -42,6 +45,8 @@ type Options struct {
 
 	// Watchdog is the command that becomes the watchdog, by calling supervise.Guard; empty: there is none.
 	Watchdog []string
+	// Programs finds PostgreSQL's programs of a major; nil: datadir.FindPrograms.
+	Programs func(ctx context.Context, children *supervise.Children, major int) (datadir.Programs, error)
 
 	// Lease makes the API of the Lease of that name.
 	Lease   func(name string) (lease.API, error)

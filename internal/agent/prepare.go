@@ -72,7 +72,11 @@ func (a *Agent) useMajor(ctx context.Context, major int) {
 	if a.major == major || a.server.Snapshot().Running || !a.seed.isDone() {
 		return
 	}
-	programs, err := datadir.FindPrograms(ctx, a.children, major)
+	find := a.options.Programs
+	if find == nil {
+		find = datadir.FindPrograms
+	}
+	programs, err := find(ctx, a.children, major)
 	a.programsProblem = nil
 	switch {
 	case err != nil && ctx.Err() != nil:

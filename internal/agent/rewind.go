@@ -12,6 +12,7 @@ import (
 	"github.com/pgsteward/pgsteward/internal/agent/sql"
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/election"
 	"github.com/pgsteward/pgsteward/internal/postgres"
 )
 
@@ -35,6 +36,9 @@ const (
 	damageAtMost = 3
 	// unreadableBound is how long a control file may be unreadable before the data is copied again.
 	unreadableBound = 10 * time.Second
+	// The pause before data is copied again that was copied, and still could not be used, doubles from copyAgainFirst.
+	copyAgainFirst = 30 * time.Second
+	copyAgainLast  = 15 * time.Minute
 	// stopBeforeSeed is how long a standby whose data is to be replaced may take to stop.
 	stopBeforeSeed = time.Minute
 )
@@ -44,8 +48,9 @@ type comeback struct {
 	// rewind is why the data must be rewound; empty if it need not be. rewinding says that the task a.seed does it.
 	rewind    string
 	rewinding bool
-	// rewinds counts those since the server last followed for a while.
+	// rewinds and copies count those since the server last followed for a while.
 	rewinds int
+	copies  int
 	// waiting is since when the upstream's history is waited for, unreadable since when the control file cannot be read.
 	waiting    time.Time
 	unreadable time.Time
@@ -61,8 +66,9 @@ func (a *Agent) comeBack(ctx context.Context, w *world, upstream string) *outcom
 		a.back.waiting = time.Time{}
 		return nil
 	}
-	status := a.askUpstream(ctx, w.now, upstream, upstreamInterval)
-	if status == nil || status.Role != agentapi.RolePrimary || status.DataRole != agentapi.RolePrimary || status.Timeline == 0 {
+	holder := upstreamOf(a.askUpstream(ctx, w.now, upstream, upstreamInterval))
+	way := election.ComeBack(ownData(w), holder, a.programs.Rewind != "")
+	if way == election.WaitForUpstream {
 		if a.back.waiting.IsZero() {
 			a.back.waiting = w.now
 		}
@@ -75,48 +81,46 @@ func (a *Agent) comeBack(ctx context.Context, w *world, upstream string) *outcom
 		return nil // PostgreSQL will say whether it can follow
 	}
 	a.back.waiting = time.Time{}
-	why := diverged(control.Position, status.Timeline, historyOf(status))
-	if why == "" {
+	why := fmt.Sprintf("it crashed as the primary of timeline %d, and may have gone further than what timeline %d of %s has of it",
+		control.Position.Timeline, holder.Timeline, upstream)
+	switch way {
+	case election.Rewind, election.Reclone:
+		if way == election.Reclone && a.programs.Rewind != "" {
+			a.wantCopy(why)
+		} else {
+			a.wantRewind(why)
+		}
+	case election.Follow, election.WaitForUpstream:
 		return nil
 	}
-	a.wantRewind(why)
-	result := a.rewind(ctx, w, upstream)
+	result := a.mend(ctx, w, upstream)
 	return &result
 }
 
-// diverged says why the data of a primary that crashed may have what the holder does not have; empty if it cannot have. The
-// control file of such data does not show how far it came, only that it came at least so far.
-func diverged(own postgres.Position, timeline int64, history postgres.History) string {
-	if own.Timeline == timeline {
-		return ""
+// wantRewind notes that the data must be rewound; or copied, if it cannot be rewound or that did not help.
+func (a *Agent) wantRewind(why string) {
+	switch {
+	case a.programs.Rewind == "":
+		a.wantCopy(why + "; " + datadir.ErrNoRewind.Error())
+	case a.back.rewinds >= rewindsAtMost:
+		a.wantCopy(why + ", although it was rewound")
+	default:
+		a.log.Warn("Rewinding the data", "reason", why)
+		a.back.rewind = why
 	}
-	end, known := history.End(own.Timeline)
-	if !known {
-		return fmt.Sprintf("its timeline %d is not in the history of timeline %d", own.Timeline, timeline)
-	}
-	return fmt.Sprintf("it crashed on timeline %d, which was left at %s for timeline %d, and may have gone further", own.Timeline, end, timeline)
 }
 
-// wantRewind notes that the data must be rewound; or copied, if it cannot be rewound.
-func (a *Agent) wantRewind(why string) {
-	if a.programs.Rewind == "" {
-		a.reclone = why + "; " + datadir.ErrNoRewind.Error()
-	} else if a.back.rewinds >= rewindsAtMost {
-		a.reclone = why + ", although it was rewound"
+// wantCopy notes that the data must be copied again. A copy that did not help is made again ever more rarely.
+func (a *Agent) wantCopy(why string) {
+	a.reclone, a.back.rewind = why, ""
+	if copies := a.back.copies; copies > 0 {
+		a.clones.next = time.Now().Add(min(copyAgainFirst<<min(copies-1, 10), copyAgainLast))
 	}
-	if a.reclone != "" {
-		a.log.Warn("Copying the data again", "reason", a.reclone)
-		return
-	}
-	a.log.Warn("Rewinding the data", "reason", why)
-	a.back.rewind = why
+	a.log.Warn("Copying the data again", "reason", why, "copies", a.back.copies)
 }
 
 // rewind makes the data one that can follow the upstream.
 func (a *Agent) rewind(ctx context.Context, w *world, upstream string) outcome {
-	if a.reclone != "" {
-		return a.clone(ctx, w, upstream)
-	}
 	result := a.seedOutcome(agentapi.RoleStandby, a.rewindText(upstream))
 	if !a.stopForSeed(w) || !a.maySeed(w, upstream) {
 		return result
@@ -146,9 +150,15 @@ func (a *Agent) rewindText(upstream string) string {
 // errUpstream is that the upstream does not do what is needed of it before anything is touched.
 var errUpstream = errors.New("the upstream cannot be asked")
 
-// noteRewind takes note of the end of a task, if that was a rewind.
-func (a *Agent) noteRewind(err error) {
+// noteSeed takes note of the end of a task that made data.
+func (a *Agent) noteSeed(err error) {
+	if err == nil {
+		a.back.damage = failures{}
+	}
 	if !a.back.rewinding {
+		if err == nil && a.reclone != "" {
+			a.back.copies++
+		}
 		return
 	}
 	a.back.rewinding = false
@@ -160,8 +170,7 @@ func (a *Agent) noteRewind(err error) {
 	case errors.Is(err, errUpstream), errors.Is(err, context.Canceled):
 		// Nothing could be copied from there either; or the upstream has changed.
 	default:
-		a.back.rewind = ""
-		a.reclone = "rewinding failed: " + err.Error()
+		a.wantCopy("rewinding failed: " + err.Error())
 	}
 }
 
@@ -203,8 +212,7 @@ func (a *Agent) mustMend(w *world) bool {
 		return false
 	}
 	if a.back.damage.count >= damageAtMost && !w.server.Running {
-		a.reclone = "its data is damaged: " + a.back.damage.message
-		a.log.Warn("Copying the data again", "reason", a.reclone)
+		a.wantCopy("its data is damaged: " + a.back.damage.message)
 		return true
 	}
 	since := w.server.Started
@@ -221,8 +229,7 @@ func (a *Agent) mustMend(w *world) bool {
 	case logs.IsFork(why):
 		a.wantRewind(why)
 	default:
-		a.reclone = why
-		a.log.Warn("Copying the data again, since this standby cannot follow", "upstream", w.decision.Upstream, "error", why)
+		a.wantCopy("it cannot follow " + w.decision.Upstream + ": " + why)
 	}
 	return true
 }
@@ -230,7 +237,6 @@ func (a *Agent) mustMend(w *world) bool {
 // mend does what mustMend has noted.
 func (a *Agent) mend(ctx context.Context, w *world, upstream string) outcome {
 	if a.reclone != "" {
-		a.back.rewind = ""
 		return a.clone(ctx, w, upstream)
 	}
 	return a.rewind(ctx, w, upstream)
@@ -270,7 +276,9 @@ func (a *Agent) unreadable(ctx context.Context, w *world) *outcome {
 	if w.now.Sub(a.back.unreadable) < unreadableBound {
 		return nil
 	}
-	a.reclone = w.foundErr.Error()
+	if a.reclone == "" {
+		a.wantCopy(w.foundErr.Error())
+	}
 	result := a.clone(ctx, w, holder)
 	return &result
 }

@@ -107,6 +107,9 @@ func (a *Agent) clone(ctx context.Context, w *world, upstream string) outcome {
 	result := a.seedOutcome(agentapi.RoleStandby, "data is being copied from "+upstream)
 	if a.reclone != "" {
 		result.notReady += ", since the data here cannot be used: " + a.reclone
+		if a.back.copies > 0 && result.problem == nil {
+			result.problem = problem(reasonSeed, "the data was copied again and still cannot be used: "+a.reclone)
+		}
 	}
 	if !a.stopForSeed(w) || !a.maySeed(w, upstream) {
 		return result

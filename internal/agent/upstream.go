@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/election"
 	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/postgres"
 )
@@ -56,17 +57,18 @@ func (a *Agent) askUpstream(ctx context.Context, now time.Time, upstream string,
 	return news.status
 }
 
-// historyOf is the history of the timeline that a primary reports.
-func historyOf(status *agentapi.Status) postgres.History {
-	var history postgres.History
-	for _, ancestor := range status.History {
-		end, err := postgres.ParseLSN(ancestor.End)
-		if err != nil {
-			return nil
-		}
-		history = append(history, postgres.Fork{Timeline: ancestor.Timeline, End: end})
+// upstreamOf is what the upstream's agent says about the timeline that it writes; nil says nothing.
+func upstreamOf(status *agentapi.Status) election.Upstream {
+	if status == nil || status.Role != agentapi.RolePrimary || status.DataRole != agentapi.RolePrimary || status.Timeline == 0 {
+		return election.Upstream{}
 	}
-	return history
+	upstream := election.Upstream{Primary: true, Timeline: status.Timeline, Ends: map[int64]postgres.LSN{}}
+	for _, ancestor := range status.History {
+		if end, err := postgres.ParseLSN(ancestor.End); err == nil {
+			upstream.Ends[ancestor.Timeline] = end
+		}
+	}
+	return upstream
 }
 
 // historyAtMost bounds how many ancestors of a timeline are reported.
