@@ -24,12 +24,15 @@ type Upstream struct {
 	Timeline int64
 	// Ends says where its history left each earlier timeline.
 	Ends map[int64]postgres.LSN
+	// Refused says whether PostgreSQL has run with this data as its standby and said that it cannot follow.
+	Refused bool
 }
 
 // ComeBack says how data that is not running becomes a standby of the upstream. Timelines are given once, so data of a timeline
 // that is in the upstream's history is the same up to where that timeline was left.
 //
-// A standby that runs needs no decision: PostgreSQL follows where it can and says so where it cannot.
+// A standby that runs needs no decision: PostgreSQL follows where it can and says so where it cannot. A standby is started even if
+// there is no primary, or it does not answer (the zero Upstream): only a server that runs can say what it has.
 func ComeBack(own Data, upstream Upstream, canRewind bool) Way {
 	return comeBack(own, upstream, canRewind, nil)
 }
@@ -39,13 +42,19 @@ func comeBack(own Data, upstream Upstream, canRewind bool, off without) Way {
 	if canRewind {
 		rewind = Rewind
 	}
-	if own.Kind != DataPrimary && own.Kind != DataStandby || !upstream.Primary {
+	switch {
+	case !own.Kind.HasData(), own.Kind == DataPrimary && !upstream.Primary:
 		return WaitForUpstream
+	case !upstream.Primary:
+		return Follow // it must run in order to say what it has; if it has too much PostgreSQL says so later
 	}
 	timeline, lsn := own.Position.Timeline, own.Position.LSN
 	if timeline == upstream.Timeline {
 		if own.Kind == DataPrimary {
 			return Reclone // two wrote on one timeline, which must not be: their data cannot be told apart
+		}
+		if upstream.Refused && !off["come-back/refused"] {
+			return rewind
 		}
 		return Follow
 	}
@@ -53,7 +62,7 @@ func comeBack(own Data, upstream Upstream, canRewind bool, off without) Way {
 	switch {
 	case off["come-back/fork"]:
 		return Follow
-	case timeline > upstream.Timeline || !shared:
+	case timeline > upstream.Timeline || !shared || upstream.Refused && !off["come-back/refused"]:
 		return rewind
 	case own.Kind == DataPrimary && own.Clean && lsn < end: // its last record, the shutdown checkpoint, begins there
 		return Follow

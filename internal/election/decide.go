@@ -255,6 +255,10 @@ func writerMayLive(f Facts, off without) (Decision, bool) {
 }
 
 func campaign(f Facts, off without) (Decision, bool) {
-	return Decision{Action: Campaign, Ask: true, Timeline: promotion(f, off),
-		Reason: "is the furthest of all members, and nobody holds the lease"}, true
+	decision := Decision{Action: Campaign, Ask: true, Timeline: promotion(f, off),
+		Reason: "is the furthest of all members, and nobody holds the lease"}
+	if f.Policy.SyncMode != SyncNone && !off["campaign/alone"] {
+		decision.Sync = &SyncSet{} // what was published is forgotten: only this instance is known to have everything
+	}
+	return decision, true
 }

@@ -87,8 +87,11 @@ type Server struct {
 	// Running says whether any process of it exists, Writable whether it may write.
 	Running  bool
 	Writable bool
-	// Down is how long it has been unable to serve as a primary although it should: it ended, or does not start. Failures are
-	// the attempts in a row that failed.
+	// Stopping says whether it is being stopped.
+	Stopping bool
+	// Down is how long it has been unable to serve as a primary although it should: since it ended or was to start, but not
+	// since before this instance became the holder; or since its data was found to be lost. Failures are the attempts in a
+	// row that failed.
 	Down     time.Duration
 	Failures int
 	// Unable is why this instance could not be primary now; empty: it could.
@@ -130,6 +133,8 @@ type Policy struct {
 	// CrashBound and CrashFailures bound the attempts to start a primary in place while another could take over.
 	CrashBound    time.Duration
 	CrashFailures int
+	// SyncMode is the wanted mode of replication.
+	SyncMode SyncMode
 }
 
 // Facts is what one instance knows.
@@ -226,6 +231,8 @@ type Decision struct {
 	Target string
 	// Timeline is the one to promote to; 0: no promotion, the data goes on with its own.
 	Timeline int64
+	// Sync, if set, is to be published with the update that takes the Lease.
+	Sync *SyncSet
 	// Ask: the members' positions matter now. Seek: ask them for a promise to this Pod.
 	Ask  bool
 	Seek bool

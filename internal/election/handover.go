@@ -85,6 +85,8 @@ func handOver(f Facts, off without) (Decision, bool) {
 	target, refused := BestTarget(f, r.Target)
 	if f.Server.Running {
 		switch {
+		case f.Server.Stopping:
+			return Decision{Action: Stop, Target: target, Ask: true, Refused: refused, Reason: "PostgreSQL is stopping, to hand over"}, true
 		case target != "":
 			return Decision{Action: Stop, Target: target, Ask: true, Refused: refused, Reason: "handing over to " + target}, true
 		case r.Kind == Termination:
@@ -156,7 +158,7 @@ func successor(f Facts, down time.Duration, off without) string {
 func holderFailing(f Facts, off without) (Decision, bool) {
 	s := f.Server
 	failing := s.Down > 0 && (s.Down >= f.Policy.CrashBound || s.Failures >= f.Policy.CrashFailures && f.Policy.CrashFailures > 0)
-	if f.Lease.Holder != f.Self || s.Writable || !failing {
+	if f.Lease.Holder != f.Self || !failing {
 		return Decision{}, false
 	}
 	next := successor(f, s.Down, off)

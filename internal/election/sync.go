@@ -216,3 +216,19 @@ func WantedSync(mode SyncMode, number int, healthy, all []string) *SyncSet {
 	}
 	return &SyncSet{Number: min(number, len(names)), Names: names}
 }
+
+// InitialSync is the set that a new primary uses from before its first write on, so that it covers what was published for the one
+// before it. others are all other members.
+func InitialSync(mode SyncMode, number int, published *SyncSet, self string, others []string) *SyncSet {
+	if mode == SyncRequired {
+		wanted := *WantedSync(mode, number, nil, others)
+		if published == nil || covers(*published, wanted, self) {
+			return &wanted
+		}
+	}
+	if published == nil {
+		return nil
+	}
+	names := slices.DeleteFunc(slices.Clone(published.Names), func(name string) bool { return name == self })
+	return used(SyncSet{Number: min(published.Number, len(names)), Names: names})
+}
