@@ -12,10 +12,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/apply"
 	"github.com/pgsteward/pgsteward/internal/build"
 	"github.com/pgsteward/pgsteward/internal/credential"
@@ -56,6 +58,8 @@ type PostgresCluster struct {
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list
+// +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get
 // +kubebuilder:rbac:groups="",resources=events,verbs=get;list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -78,8 +82,7 @@ func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (
 			return ctrl.Result{}, err
 		}
 	}
-	size := build.StorageSize(c)
-	observed, err := r.Reader.Observe(ctx, c, observe.Wanted{Image: r.Settings.Image(c), Storage: size.Value()})
+	observed, err := r.Reader.Observe(ctx, c, r.wanted(c))
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -87,12 +90,15 @@ func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (
 	observed.Facts.Problems = append(observed.Facts.Problems, validate.Problems(c, known)...)
 	observed.Facts.Notes = r.Settings.Notes(c)
 	decision := plan.Decide(observed.Facts)
-	renewAt, writeErr := r.write(ctx, c, observed, decision)
+	renewAt, writeErr := r.write(ctx, c, observed, &decision)
 	refused, transient := apply.Refusals(writeErr)
 	if !decision.Quiet || len(refused) > 0 {
 		if err := r.tell(ctx, c, observed.Facts, decision, refused); err != nil {
 			return ctrl.Result{}, errors.Join(transient, err)
 		}
+	}
+	if decision.Granted && c.Annotations[naming.AnnotationSwitchover] != "" {
+		transient = errors.Join(transient, r.Writer.DropAnnotation(ctx, c, naming.AnnotationSwitchover))
 	}
 	if transient != nil {
 		return ctrl.Result{}, transient
@@ -103,8 +109,18 @@ func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (
 	return ctrl.Result{RequeueAfter: recheck(observed.Facts.Now, decision, renewAt, len(refused) > 0)}, nil
 }
 
-// write applies the objects of the decision's members and carries out its action. It returns when certificates want renewal.
-func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o observe.Observation, d plan.Decision) (time.Time, error) {
+// wanted is what the spec means after defaults.
+func (r *PostgresCluster) wanted(c *v1.PostgresCluster) observe.Wanted {
+	size := build.StorageSize(c)
+	return observe.Wanted{
+		Image: r.Settings.Image(c), Storage: size.Value(), MaximumLag: build.MaximumLag(c), NodeLostAfter: build.NodeLostAfter(c),
+		SpecHash: build.SpecHash(c), Outdated: func(pod *corev1.Pod) bool { return build.Outdated(c, pod) },
+	}
+}
+
+// write applies the objects of the decision's members and carries out its action, whose answer, if an agent was asked, becomes part
+// of the decision. It returns when certificates want renewal.
+func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o observe.Observation, d *plan.Decision) (time.Time, error) {
 	if o.Facts.Deleting {
 		return time.Time{}, r.act(ctx, o, d.Action)
 	}
@@ -138,8 +154,22 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 	for _, pod := range build.Pods(input, o.Facts) {
 		errs = append(errs, r.Writer.Pod(ctx, pod))
 	}
-	errs = append(errs, r.act(ctx, o, d.Action))
-	return renewAt, errors.Join(errs...)
+	return renewAt, errors.Join(append(errs, r.carryOut(ctx, o, d))...)
+}
+
+// carryOut carries out the decision's action and puts an agent's answer into the decision.
+func (r *PostgresCluster) carryOut(ctx context.Context, o observe.Observation, d *plan.Decision) error {
+	err := r.act(ctx, o, d.Action)
+	var declined *apply.Declined
+	switch {
+	case err == nil:
+	case errors.As(err, &declined):
+		*d = d.Declined(declined.Reason, declined.Why, o.Facts.Now)
+		return nil
+	default:
+		*d = d.Unanswered()
+	}
+	return err
 }
 
 // act carries out the decision's action.
@@ -157,6 +187,15 @@ func (r *PostgresCluster) act(ctx context.Context, o observe.Observation, action
 		return r.Writer.Delete(ctx, o.Objects.Get("StatefulSet", a.Instance))
 	case plan.RestartInstance:
 		return r.Writer.DeletePod(ctx, o.Facts.Namespace, naming.Pod(a.Instance), a.PodUID)
+	case plan.ForgetPod:
+		return r.Writer.ForgetPod(ctx, o.Facts.Namespace, naming.Pod(a.Instance), a.PodUID)
+	case plan.ReplaceInstance: // the volume first, and unless it changed meanwhile
+		if err := r.Writer.DeleteUnchanged(ctx, o.Objects.Get("PersistentVolumeClaim", naming.DataVolume(a.Instance))); err != nil {
+			return err
+		}
+		return r.Writer.ForgetPod(ctx, o.Facts.Namespace, naming.Pod(a.Instance), a.PodUID)
+	case plan.Switchover, plan.RestartServer:
+		return r.ask(ctx, o, action)
 	case plan.ReplaceVolume: // unless it was bound meanwhile
 		return r.Writer.DeleteUnchanged(ctx, o.Objects.Get("PersistentVolumeClaim", naming.DataVolume(a.Instance)))
 	case plan.RemoveInstances:
@@ -165,6 +204,33 @@ func (r *PostgresCluster) act(ctx context.Context, o observe.Observation, action
 		return r.deleteAll(ctx, o, func(kind string) bool { return kind != "PersistentVolumeClaim" || a.DeleteVolumes })
 	default:
 		return fmt.Errorf("controllers: no action %T", action)
+	}
+}
+
+// ask asks an agent for what the operator cannot do itself.
+func (r *PostgresCluster) ask(ctx context.Context, o observe.Observation, action plan.Action) error {
+	agent := func(instance, podUID string) (*agentapi.Client, string, error) {
+		client, host, ok := r.Reader.Agents.Ask(types.NamespacedName{Namespace: o.Facts.Namespace, Name: o.Facts.Name}, instance, podUID)
+		if !ok {
+			return nil, "", fmt.Errorf("the agent of %s/%s is not followed any more", o.Facts.Namespace, instance)
+		}
+		return client, host, nil
+	}
+	switch a := action.(type) {
+	case plan.Switchover:
+		client, host, err := agent(a.From, a.PodUID)
+		if err != nil {
+			return err
+		}
+		return r.Writer.Switchover(ctx, client, host, a.From, a.To)
+	case plan.RestartServer:
+		client, host, err := agent(a.Instance, a.PodUID)
+		if err != nil {
+			return err
+		}
+		return r.Writer.RestartServer(ctx, client, host, a.Instance, agentapi.RestartRequest{Why: a.Why, ServerStarted: a.Started})
+	default:
+		return nil
 	}
 }
 

@@ -134,8 +134,8 @@ const (
 	ReasonSwitchoverRefused = "SwitchoverRefused"
 	// ReasonAgentOlder: an instance's agent is of an earlier version, which cannot do what it was asked for.
 	ReasonAgentOlder = "AgentOlder"
-	// ReasonRollingUpdate: instances are restarted one after the other, since image, resources or parameters changed.
-	ReasonRollingUpdate = "RollingUpdate"
+	// ReasonUpdatingInstances: instances are restarted one after the other, since image, resources or parameters changed.
+	ReasonUpdatingInstances = "UpdatingInstances"
 	// ReasonFenced: an annotation says that an instance's PostgreSQL is to be stopped.
 	ReasonFenced = "Fenced"
 	// ReasonNodeLost: an instance's node is gone or does not answer.

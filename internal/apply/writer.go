@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -130,26 +131,33 @@ func (w *Writer) Pod(ctx context.Context, pod runtime.ApplyConfiguration) error 
 
 // Delete deletes just this object; one that is gone or was replaced meanwhile is left alone.
 func (w *Writer) Delete(ctx context.Context, object client.Object) error {
-	return w.delete(ctx, object, false)
+	return w.delete(ctx, object, deletion{})
 }
 
 // DeleteUnchanged deletes just this object, and only if nothing about it has changed since it was observed.
 func (w *Writer) DeleteUnchanged(ctx context.Context, object client.Object) error {
-	return w.delete(ctx, object, true)
+	return w.delete(ctx, object, deletion{unchanged: true})
 }
 
-func (w *Writer) delete(ctx context.Context, object client.Object, unchanged bool) error {
-	if object == nil || !object.GetDeletionTimestamp().IsZero() {
+// deletion says how an object is deleted: only if nothing about it has changed; without waiting for the kubelet.
+type deletion struct{ unchanged, atOnce bool }
+
+func (w *Writer) delete(ctx context.Context, object client.Object, how deletion) error {
+	if object == nil || !object.GetDeletionTimestamp().IsZero() && !how.atOnce {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	preconditions := client.Preconditions{UID: &uid}
-	if unchanged {
+	if how.unchanged {
 		preconditions.ResourceVersion = &version
 	}
-	err := w.Client.Delete(ctx, object, preconditions, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	options := []client.DeleteOption{preconditions, client.PropagationPolicy(metav1.DeletePropagationBackground)}
+	if how.atOnce {
+		options = append(options, client.GracePeriodSeconds(0))
+	}
+	err := w.Client.Delete(ctx, object, options...)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
@@ -159,6 +167,35 @@ func (w *Writer) delete(ctx context.Context, object client.Object, unchanged boo
 // DeletePod deletes the Pod of that UID.
 func (w *Writer) DeletePod(ctx context.Context, namespace, name, uid string) error {
 	return w.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}})
+}
+
+// ForgetPod deletes the Pod of that UID without waiting for the kubelet to say that it has ended.
+func (w *Writer) ForgetPod(ctx context.Context, namespace, name, uid string) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}}
+	return w.delete(ctx, pod, deletion{atOnce: true})
+}
+
+// DropAnnotation removes the annotation of c, if it still has the value that c has.
+func (w *Writer) DropAnnotation(ctx context.Context, c *v1.PostgresCluster, key string) error {
+	path := "/metadata/annotations/" + strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+	patch, err := json.Marshal([]map[string]string{
+		{"op": "test", "path": path, "value": c.Annotations[key]},
+		{"op": "remove", "path": path},
+	})
+	if err != nil {
+		return fmt.Errorf("removing the annotation %s: %w", key, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	err = w.Client.Patch(ctx, c, client.RawPatch(types.JSONPatchType, patch))
+	switch {
+	case apierrors.IsInvalid(err), apierrors.IsNotFound(err), apierrors.IsBadRequest(err): // there is another one now, or none
+		return nil
+	case err != nil:
+		return fmt.Errorf("removing the annotation %s of PostgresCluster %s/%s: %w", key, c.Namespace, c.Name, err)
+	}
+	w.written.Store(client.ObjectKeyFromObject(c), c.ResourceVersion)
+	return nil
 }
 
 // Outdated says whether c is older than what was last written of it here: the cache has not seen that yet. A pass over it would

@@ -195,6 +195,7 @@ func TestServices(t *testing.T) {
 	service := func(name string) any { return find(t, in, "Service", name).Object["spec"] }
 	expect.YAML(t, `
 		type: ClusterIP
+		publishNotReadyAddresses: true
 		selector: {pgsteward.io/cluster: prod-db, app.kubernetes.io/component: database, pgsteward.io/role: primary}
 		ports: [{name: postgres, port: 5432, targetPort: postgres, protocol: TCP}]
 	`, service("prod-db-rw"))
@@ -245,6 +246,7 @@ func TestDisruptionBudget(t *testing.T) {
 	in := input(t, minimal)
 	expect.YAML(t, `
 		maxUnavailable: 1
+		unhealthyPodEvictionPolicy: AlwaysAllow
 		selector: {matchLabels: {pgsteward.io/cluster: prod-db, app.kubernetes.io/component: database}}
 	`, find(t, in, "PodDisruptionBudget", "prod-db").Object["spec"])
 	assert.Empty(t, build.Unwanted(in))

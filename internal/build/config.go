@@ -9,6 +9,7 @@ import (
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/naming"
+	"github.com/pgsteward/pgsteward/internal/postgres"
 )
 
 // defaultName is the application's database and role if the spec names none.
@@ -47,13 +48,29 @@ func agentConfig(in Input) agentapi.Config {
 			Host: naming.InstanceHost(c.Name, c.Namespace, m.Name),
 		})
 	}
-	if len(c.Spec.PostgreSQL.Parameters) > 0 {
-		config.Parameters = make(map[string]string, len(c.Spec.PostgreSQL.Parameters))
-		for name, value := range c.Spec.PostgreSQL.Parameters {
-			config.Parameters[name] = string(value)
+	config.Parameters = parameters(c)
+	return config
+}
+
+// parameters are the user's. Those with which PostgreSQL could not start within its memory limit are left out, as if they were not
+// set: the webhook refuses them, but may have been out.
+func parameters(c *v1.PostgresCluster) map[string]string {
+	if len(c.Spec.PostgreSQL.Parameters) == 0 {
+		return nil
+	}
+	all := make(map[string]string, len(c.Spec.PostgreSQL.Parameters))
+	for name, value := range c.Spec.PostgreSQL.Parameters {
+		all[name] = string(value)
+	}
+	if c.Spec.Resources == nil || c.Spec.Resources.Limits.Memory().IsZero() {
+		return all
+	}
+	if limit := c.Spec.Resources.Limits.Memory().Value(); postgres.SharedMemory(all, limit) >= limit {
+		for _, name := range postgres.MemoryParameters {
+			delete(all, name)
 		}
 	}
-	return config
+	return all
 }
 
 // configJSON is the agents' configuration as it is mounted.

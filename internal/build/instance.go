@@ -42,7 +42,7 @@ func statefulSet(in Input, m plan.Member) Object {
 			WithSelector(labelSelector(selector)).
 			WithTemplate(coreac.PodTemplateSpec().
 				WithLabels(labels).
-				WithAnnotations(map[string]string{"kubectl.kubernetes.io/default-container": naming.ContainerPostgres}).
+				WithAnnotations(podAnnotations(c)).
 				WithSpec(podSpec(in, m))))
 }
 
@@ -62,10 +62,10 @@ func podSpec(in Input, m plan.Member) *coreac.PodSpecApplyConfiguration {
 		WithEnableServiceLinks(false).
 		WithTerminationGracePeriodSeconds(terminationGrace).
 		WithSecurityContext(podSecurity(in.Settings)).
-		WithAffinity(spread(c.Name)).
 		WithInitContainers(installContainer(in)).
 		WithContainers(postgresContainer(in, m)).
 		WithVolumes(podVolumes(c.Name, m)...)
+	schedule(spec, c)
 	for _, s := range c.Spec.ImagePullSecrets {
 		spec.WithImagePullSecrets(coreac.LocalObjectReference().WithName(s.Name))
 	}
@@ -82,18 +82,6 @@ func podSecurity(s Settings) *coreac.PodSecurityContextApplyConfiguration {
 		context.WithRunAsUser(instanceUser).WithRunAsGroup(instanceUser).WithFSGroup(instanceUser)
 	}
 	return context
-}
-
-// spread keeps the instances on different nodes where there are enough.
-func spread(cluster string) *coreac.AffinityApplyConfiguration {
-	term := func(topology string, weight int32) *coreac.WeightedPodAffinityTermApplyConfiguration {
-		return coreac.WeightedPodAffinityTerm().WithWeight(weight).WithPodAffinityTerm(coreac.PodAffinityTerm().
-			WithTopologyKey(topology).
-			WithLabelSelector(labelSelector(naming.ClusterSelector(cluster))))
-	}
-	return coreac.Affinity().WithPodAntiAffinity(coreac.PodAntiAffinity().
-		WithPreferredDuringSchedulingIgnoredDuringExecution(
-			term(corev1.LabelHostname, 100), term(corev1.LabelTopologyZone, 50)))
 }
 
 // installContainer copies the agent's binary into the Pod, so that any image of PostgreSQL will do.

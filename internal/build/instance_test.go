@@ -29,7 +29,7 @@ func TestStatefulSet(t *testing.T) {
 		selector: {matchLabels: {pgsteward.io/cluster: prod-db, pgsteward.io/instance: prod-db-1}}
 		template:
 		  metadata:
-		    annotations: {kubectl.kubernetes.io/default-container: postgres}
+		    annotations: {kubectl.kubernetes.io/default-container: postgres, pgsteward.io/spec-hash: 44136fa355b3678a}
 		    labels:
 		      app.kubernetes.io/name: postgresql
 		      app.kubernetes.io/instance: prod-db
@@ -56,10 +56,11 @@ func TestStatefulSet(t *testing.T) {
 		          podAffinityTerm:
 		            topologyKey: kubernetes.io/hostname
 		            labelSelector: {matchLabels: {pgsteward.io/cluster: prod-db, app.kubernetes.io/component: database}}
-		        - weight: 50
-		          podAffinityTerm:
-		            topologyKey: topology.kubernetes.io/zone
-		            labelSelector: {matchLabels: {pgsteward.io/cluster: prod-db, app.kubernetes.io/component: database}}
+		    topologySpreadConstraints:
+		    - maxSkew: 1
+		      topologyKey: topology.kubernetes.io/zone
+		      whenUnsatisfiable: ScheduleAnyway
+		      labelSelector: {matchLabels: {pgsteward.io/cluster: prod-db, app.kubernetes.io/component: database}}
 		    initContainers:
 		    - name: install
 		      image: registry.example/pgsteward:1

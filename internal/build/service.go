@@ -2,6 +2,7 @@ package build
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
@@ -12,8 +13,10 @@ import (
 // services are -rw (the primary), -ro (standbys), -r (all that serve) and the headless one that names each instance.
 func services(in Input) []Object {
 	name := in.Cluster.Name
+	primary := service(in, naming.ServiceRW(name), naming.RoleSelector(name, naming.RolePrimary))
+	primary.Spec.WithPublishNotReadyAddresses(true) // the label alone says who it is: a probe would only say it later
 	return []Object{
-		service(in, naming.ServiceRW(name), naming.RoleSelector(name, naming.RolePrimary)),
+		primary,
 		service(in, naming.ServiceRO(name), naming.RoleSelector(name, naming.RoleStandby)),
 		service(in, naming.ServiceR(name), naming.ClusterSelector(name)),
 		headlessService(in),
@@ -47,7 +50,9 @@ func servicePort(name string, port int32) *coreac.ServicePortApplyConfiguration 
 		WithTargetPort(intstr.FromString(name))
 }
 
-// disruptionBudget lets a drain take one instance at a time. A single instance has none, since it would block the drain for ever.
+// disruptionBudget lets a drain take one instance at a time; the primary hands over when it is evicted. One that is not ready may be
+// evicted in any case, since a copy that takes hours must not block its node for hours. A single instance has no budget, since it
+// would block the drain for ever.
 func disruptionBudget(in Input) Object {
 	c := in.Cluster
 	if len(in.Members) < 2 {
@@ -58,5 +63,6 @@ func disruptionBudget(in Input) Object {
 		WithOwnerReferences(ownerReference(c)).
 		WithSpec(policyac.PodDisruptionBudgetSpec().
 			WithMaxUnavailable(intstr.FromInt32(1)).
+			WithUnhealthyPodEvictionPolicy(policyv1.AlwaysAllow).
 			WithSelector(labelSelector(naming.ClusterSelector(c.Name))))
 }

@@ -65,6 +65,17 @@ type Cluster struct {
 	SystemIdentifier string
 	// Holder is the instance that the Lease names; empty if none.
 	Holder string
+	// Wish is the instance that a user wants to be primary, or naming.SwitchoverBest; empty: none is wished.
+	Wish string
+	// Switchover is what the status says of the last switchover; nil: there was none.
+	Switchover *v1.SwitchoverStatus
+	// Fenced are the instances that a user wants stopped; naming.FencedAll among them is all.
+	Fenced []string
+	// MaximumLag is how many bytes a standby may be behind and still take over.
+	MaximumLag int64
+	// NodeLostAfter is how long a node may be out before a standby that is bound to it is made anew elsewhere.
+	NodeLostAfter time.Duration
+
 	// Instances are those that have a StatefulSet, by number.
 	Instances []Instance
 	// Volumes are the data volumes of the cluster, also those without an instance, by number.
@@ -128,12 +139,17 @@ type Pod struct {
 	UID  string
 	// Current says whether it was made from the StatefulSet's present template.
 	Current bool
+	// Outdated says whether it is known to differ from what the spec wants of a Pod, so that a new Pod would be of use. What only the
+	// operator's own version changes is left out.
+	Outdated bool
 	// Running says whether the postgres container runs, and Ready whether it is ready, in the kubelet's last word.
 	Running  bool
 	Ready    bool
 	Deleting bool
 	Node     string
-	IP       string
+	// NodeState is the node's. It is asked for only when the Pod is in trouble.
+	NodeState Known[NodeState]
+	IP        string
 	// Role is the value of its role label.
 	Role string
 	// ConfigHash is the value of its configuration annotation, RefreshedAt when it was set.
@@ -141,6 +157,21 @@ type Pod struct {
 	RefreshedAt time.Time
 	// Problem says what keeps it from running, if something does.
 	Problem *Problem
+}
+
+// NodeState is what is known of a node.
+type NodeState struct {
+	// Name of the node.
+	Name string
+	// Gone says that there is no such node any more.
+	Gone bool
+	// NotReadySince is since when it has not been ready; zero: it is ready.
+	NotReadySince time.Time
+}
+
+// Lost says whether the node is gone, or has not been ready for longer than that.
+func (n NodeState) Lost(now time.Time, patience time.Duration) bool {
+	return n.Gone || !n.NotReadySince.IsZero() && now.Sub(n.NotReadySince) > patience
 }
 
 // Volume is a data volume.
@@ -158,6 +189,8 @@ type Volume struct {
 	// SystemIdentifier and Version are those of its data, as noted when it was last in use; empty if unknown.
 	SystemIdentifier string
 	Version          string
+	// Node is the one node from which it can be reached, if it is bound to one; unknown if it is not, or was not asked for.
+	Node Known[NodeState]
 	// WasPrimary says whether its data was the primary's when that was last known.
 	WasPrimary bool
 }
@@ -251,6 +284,47 @@ func (i Instance) Problem() *Problem {
 		return &Problem{Reason: report.Problem.Reason, Message: i.Name + ": " + report.Problem.Message}
 	}
 	return nil
+}
+
+// IsFenced says whether a user wants the instance stopped.
+func (c *Cluster) IsFenced(instance string) bool {
+	return slices.Contains(c.Fenced, instance) || slices.Contains(c.Fenced, naming.FencedAll)
+}
+
+// CannotTakeOver is why the standby would not become primary by a switchover; empty: as far as is known it would.
+func (c *Cluster) CannotTakeOver(i Instance) string {
+	report, known := i.Report.Get()
+	switch {
+	case i.Deleting || i.Pod == nil || i.Pod.Deleting:
+		return "it is going"
+	case c.IsFenced(i.Name):
+		return "it is fenced"
+	case !known:
+		return "its agent does not answer the operator"
+	case !i.Ready() || report.Role != agentapi.RoleStandby:
+		return "it is no standby that is ready"
+	case !report.Streaming:
+		return "it does not stream from the primary"
+	case report.LagBytes == nil:
+		return "it is not known how far it is behind"
+	case *report.LagBytes > c.MaximumLag:
+		// without the figure, which changes all the time
+		return fmt.Sprintf("it is further behind the primary than spec.availability.maximumLag allows (%d bytes)", c.MaximumLag)
+	default:
+		return ""
+	}
+}
+
+// PendingRestart says whether parameters wait for a restart of the instance's server.
+func (i Instance) PendingRestart() bool {
+	report, known := i.Report.Get()
+	return known && len(report.PendingRestart) > 0
+}
+
+// OlderAgent says whether the agent is known to be of a version that knows nothing of switchovers and restarts.
+func (i Instance) OlderAgent() bool {
+	report, known := i.Report.Get()
+	return known && report.AgentDigest == ""
 }
 
 // SeesOldFiles says whether the agent is known to see older files mounted than those that the kubelet was last asked to refresh.

@@ -142,6 +142,23 @@ func (a *Agents) Report(cluster types.NamespacedName, instance, podUID string) (
 	}
 }
 
+// Ask is a client for the instance's agent in that Pod, and the host name that it goes by; false: it is not followed.
+func (a *Agents) Ask(cluster types.NamespacedName, instance, podUID string) (*agentapi.Client, string, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := a.clusters[cluster]
+	if c == nil || c.identity == nil {
+		return nil, "", false
+	}
+	s := c.streams[instance]
+	if s == nil || s.target.PodUID != podUID {
+		return nil, "", false
+	}
+	client := agentapi.NewClient(c.identity.Clone())
+	client.Port = cmp.Or(a.Port, client.Port)
+	return client.At(s.target.Address), s.target.ServerName, true
+}
+
 // identify makes the client certificate, if there is none of this authority or it is old; streams of an older one end.
 func (c *clusterStreams) identify(authority credential.KeyPair) error {
 	if len(authority.Cert) == 0 {
@@ -254,6 +271,6 @@ func (a *Agents) lost(ctx context.Context, s *stream) bool {
 }
 
 func withoutPositions(s agentapi.Status) agentapi.Status {
-	s.LSN, s.ReplayLSN, s.LagBytes = "", "", nil
+	s.LSN, s.ReplayLSN, s.LagBytes, s.Slots = "", "", nil, nil
 	return s
 }

@@ -37,8 +37,13 @@ type Reader struct {
 
 // Wanted is what the spec means after defaults, which observe does not know.
 type Wanted struct {
-	Image   string
-	Storage int64
+	Image         string
+	Storage       int64
+	MaximumLag    int64
+	NodeLostAfter time.Duration
+	// SpecHash is what a new Pod would be marked with; Outdated says whether a Pod differs from what the spec wants.
+	SpecHash string
+	Outdated func(*corev1.Pod) bool
 }
 
 // Observation is a cluster as it was read in one pass.
@@ -89,14 +94,21 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 		Volumes:     volumes(objects, c.Name),
 		Leftovers:   leftovers(objects, c),
 
+		Wish:          c.Annotations[naming.AnnotationSwitchover],
+		Switchover:    c.Status.Switchover.DeepCopy(),
+		Fenced:        fenced(c),
+		MaximumLag:    wanted.MaximumLag,
+		NodeLostAfter: wanted.NodeLostAfter,
+
 		SecretsUnknownFor: secretsUnknownFor,
 	}
 	if f.Deleting {
 		f.DeletedAt = c.DeletionTimestamp.Time
 	}
-	if f.Instances, err = r.instances(ctx, c, objects, o.Credentials); err != nil {
+	if f.Instances, err = r.instances(ctx, c, objects, o.Credentials, wanted); err != nil {
 		return Observation{}, err
 	}
+	r.askForNodes(ctx, &f, objects)
 	f.OrphanPods = orphans(objects)
 	f.SystemIdentifier = c.Status.SystemIdentifier
 	if lease, ok := get[*coordinationv1.Lease](objects, "Lease", naming.PrimaryLease(c.Name)); ok {
@@ -123,7 +135,7 @@ func replicas(c *v1.PostgresCluster) int {
 }
 
 // instances are those with a StatefulSet, by number, with what their agents say.
-func (r *Reader) instances(ctx context.Context, c *v1.PostgresCluster, objects Objects, secrets credential.Set) ([]facts.Instance, error) {
+func (r *Reader) instances(ctx context.Context, c *v1.PostgresCluster, objects Objects, secrets credential.Set, wanted Wanted) ([]facts.Instance, error) {
 	var all []facts.Instance
 	var targets []Target
 	for _, object := range objects["StatefulSet"] {
@@ -138,6 +150,8 @@ func (r *Reader) instances(ctx context.Context, c *v1.PostgresCluster, objects O
 		i := facts.Instance{Name: set.Name, Ordinal: ordinal, Deleting: !set.DeletionTimestamp.IsZero()}
 		if pod, ok := get[*corev1.Pod](objects, "Pod", naming.Pod(set.Name)); ok {
 			i.Pod = podFacts(pod, set)
+			// a Pod made now would be right only if the StatefulSet and its controller have the newest template
+			i.Pod.Outdated = wanted.Outdated != nil && upToDate(set, wanted.SpecHash) && wanted.Outdated(pod)
 			if target, ok := targetOf(c, set.Name, i.Pod); ok {
 				targets = append(targets, target)
 			}
@@ -159,6 +173,22 @@ func (r *Reader) instances(ctx context.Context, c *v1.PostgresCluster, objects O
 	}
 	slices.SortFunc(all, func(a, b facts.Instance) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
 	return all, nil
+}
+
+// upToDate says whether the StatefulSet's controller makes Pods as the spec wants them.
+func upToDate(set *appsv1.StatefulSet, hash string) bool {
+	return set.Status.ObservedGeneration == set.Generation && set.Spec.Template.Annotations[naming.AnnotationSpecHash] == hash
+}
+
+// fenced are the instances that the annotation names.
+func fenced(c *v1.PostgresCluster) []string {
+	var names []string
+	for _, name := range strings.Split(c.Annotations[naming.AnnotationFenced], ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // toldBefore says whether the status has what an agent of the instance told once.

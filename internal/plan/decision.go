@@ -1,6 +1,10 @@
 package plan
 
-import "time"
+import (
+	"time"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+)
 
 // Decision is what one pass does.
 type Decision struct {
@@ -20,6 +24,10 @@ type Decision struct {
 	Frozen bool
 	// Action removes or restarts something, or is None.
 	Action Action
+	// Switchover is what there is to say of the last switchover; nil: nothing new.
+	Switchover *v1.SwitchoverStatus
+	// Granted says that the wish for a switchover has been dealt with, and its annotation can go.
+	Granted bool
 	// Reason is a Reason constant of apis/v1; Message is for people.
 	Reason, Message string
 	// Refused are actions that the spec asks for and that are not safe now.
@@ -44,7 +52,7 @@ type Refusal struct {
 	Why string
 }
 
-// Action is what a pass removes or restarts.
+// Action is what a pass removes, restarts or asks an agent for.
 //
 //sumtype:decl
 type Action interface{ action() }
@@ -61,6 +69,23 @@ type RemoveInstance struct {
 // RestartInstance deletes the instance's Pod of that UID, so that it is made anew.
 type RestartInstance struct{ Instance, PodUID string }
 
+// RestartServer asks the agent in the Pod of that UID to restart PostgreSQL, if the server is still the one that was started then.
+type RestartServer struct {
+	Instance, PodUID string
+	Started          *time.Time
+	Why              string
+}
+
+// Switchover asks the agent of the primary From, in the Pod of that UID, to hand over to the standby To; empty: to the best.
+type Switchover struct{ From, PodUID, To string }
+
+// ReplaceInstance deletes a standby's volume, which its node has taken with it, and its Pod of that UID without waiting for the node,
+// so that both are made anew.
+type ReplaceInstance struct{ Instance, PodUID string }
+
+// ForgetPod deletes the instance's Pod of that UID without waiting for its node, which was deleted.
+type ForgetPod struct{ Instance, PodUID string }
+
 // ReplaceVolume deletes the instance's volume claim, which was never bound, so that it is made anew.
 type ReplaceVolume struct{ Instance string }
 
@@ -76,6 +101,10 @@ type Release struct{}
 func (None) action()            {}
 func (RemoveInstance) action()  {}
 func (RestartInstance) action() {}
+func (RestartServer) action()   {}
+func (Switchover) action()      {}
+func (ReplaceInstance) action() {}
+func (ForgetPod) action()       {}
 func (ReplaceVolume) action()   {}
 func (RemoveInstances) action() {}
 func (RemoveRest) action()      {}

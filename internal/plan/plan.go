@@ -31,12 +31,15 @@ var rules = []rule{
 	{"pause", pause},
 	{"access", access},
 	{"suspend", suspend},
+	{"switchover", switchover},
 	{"replace-volume", replaceVolume},
 	{"restart-broken", restartBroken},
 	{"restart-revoked", restartRevoked},
+	{"node-lost", nodeLost},
 	{"create", create},
 	{"scale-in", scaleIn},
 	{"settle", settle},
+	{"roll", roll},
 	{"done", done},
 }
 
@@ -53,6 +56,9 @@ func Decide(f facts.Cluster) Decision {
 			if !f.Deleting {
 				d.Bootstrap = bootstrap(&f, d.Members)
 				_, refused := roster(&f)
+				if next := advanced(&f); d.Switchover == nil && next != f.Switchover {
+					d.Switchover = next
+				}
 				d.Refused = append(d.Refused, refused...)
 			}
 			return d

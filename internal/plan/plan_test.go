@@ -333,7 +333,7 @@ func TestDecideSettle(t *testing.T) {
 		},
 		{
 			"the holder is gone", cluster().HasSystem().HeldBy(7).With(standby(1), standby(2), standby(3)),
-			waits(v1.ReasonPrimaryNotReady, "Waiting for the primary prod-db-7"),
+			waits(v1.ReasonFailingOver, "The primary prod-db-7 does not serve: it comes back at once, or a standby takes over"),
 		},
 		{
 			"the agent says what the kubelet does not know yet",

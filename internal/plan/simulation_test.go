@@ -20,7 +20,9 @@ const (
 	worlds  = 250
 	choices = 2000
 	// calmPasses is how many passes a world may need to settle once nothing unusual happens any more.
-	calmPasses = 60
+	calmPasses = 200
+	// rest is how many passes without anything to do are taken for the end.
+	rest = 3
 )
 
 // TestSimulation lets plan run clusters in worlds where reports get lost, Pods are slow, operators end in the middle of a pass and
@@ -51,9 +53,12 @@ func simulate(t *testing.T, bytes []byte, random *rand.Rand) {
 		}
 	})
 	var d plan.Decision
-	for calm := 0; calm <= calmPasses; {
+	for calm, resting := 0, 0; calm <= calmPasses && resting < rest; {
 		if w.calm() {
 			calm++
+		}
+		if resting++; !w.calm() || d.Rule != "done" {
+			resting = 0
 		}
 		w.meddle()
 		f := w.facts()
@@ -72,6 +77,11 @@ func simulate(t *testing.T, bytes []byte, random *rand.Rand) {
 	require.Equal(t, "done", d.Rule, "the cluster does not come to rest: %s\n%s", d.Message, w)
 	require.Len(t, w.sets, w.replicas, w.String())
 	require.True(t, w.serving(), w.String())
+	require.Empty(t, w.wish, w.String())
+	for _, p := range w.pods {
+		require.Equal(t, w.spec, p.spec, "a roll is not finished: %s", w)
+		require.False(t, p.pending, "a roll is not finished: %s", w)
+	}
 }
 
 func settledDeletion(t *testing.T, w *world) {
@@ -130,11 +140,59 @@ func harmless(t *testing.T, w *world, f facts.Cluster, d plan.Decision) {
 		require.Empty(t, w.volumes[n].data, "a volume with data is replaced")
 	case plan.RestartInstance:
 		n, _ := naming.Ordinal(f.Name, a.Instance)
+		if d.Rule == "roll" {
+			rolls(t, w, f, n)
+			return
+		}
 		require.False(t, w.pods[n].running && (w.pods[n].primary || w.pods[n].standby), "an instance that works is restarted")
+	case plan.RestartServer:
+		n, _ := naming.Ordinal(f.Name, a.Instance)
+		rolls(t, w, f, n)
+	case plan.Switchover:
+		require.NotEqual(t, a.From, a.To)
+		n, _ := naming.Ordinal(f.Name, a.From)
+		require.Equal(t, w.holder, n, "somebody else than the primary is asked")
+		if d.Rule == "roll" {
+			for other, p := range w.pods {
+				require.True(t, other == n || w.sets[other] == nil || p.spec == w.spec && !p.pending, "the primary's turn comes before that of %d", other)
+			}
+		}
+	case plan.ForgetPod, plan.ReplaceInstance:
+		n := lost(t, f, a)
+		require.NotEqual(t, w.holder, n, "the primary's is given up")
+		require.True(t, w.pods[n] == nil || w.pods[n].away || w.volumes[n].away, "an instance whose node is well is given up")
+		require.True(t, w.serving(), "an instance is given up while no primary serves")
 	case plan.RemoveInstances, plan.RemoveRest, plan.Release:
 		require.True(t, f.Deleting)
 	case plan.None:
 	}
+}
+
+// rolls asserts that the instance may be restarted although it works: it is due, all others serve, and it is the primary only if
+// there is nobody else.
+func rolls(t *testing.T, w *world, f facts.Cluster, n int) {
+	t.Helper()
+	require.True(t, w.pods[n].spec != w.spec || w.pods[n].pending, "%d is restarted for nothing", n)
+	for other := range w.sets {
+		require.True(t, other == n || w.pods[other] != nil && w.pods[other].serves(), "%d is restarted while %d does not serve", n, other)
+	}
+	require.True(t, n != w.holder || len(w.sets) == 1, "the primary is restarted")
+	require.Len(t, f.Instances, f.Replicas)
+}
+
+// lost is the number of the instance that is given up.
+func lost(t *testing.T, f facts.Cluster, action plan.Action) int {
+	t.Helper()
+	name := ""
+	switch a := action.(type) {
+	case plan.ForgetPod:
+		name = a.Instance
+	case plan.ReplaceInstance:
+		name = a.Instance
+	}
+	n, ok := naming.Ordinal(f.Name, name)
+	require.True(t, ok)
+	return n
 }
 
 // membership asserts that nothing but the action removes an instance.

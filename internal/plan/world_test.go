@@ -5,7 +5,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/naming"
@@ -48,6 +50,12 @@ type world struct {
 	deleting bool
 	released bool
 	bytes    int64
+	step     int
+	spec     int    // how often what the spec wants of Pods was changed
+	bad      bool   // what it wants now does not run
+	wish     string // for another primary
+	// last is the switchover in the status.
+	last *v1.SwitchoverStatus
 
 	status string // the system identifier in the status
 	holder int    // by the Lease
@@ -72,6 +80,10 @@ type pod struct {
 	running  bool
 	broken   bool // its container does not start
 	outdated bool
+	spec     int  // that it was made of
+	bad      bool // that it cannot run with
+	pending  bool // a parameter waits for a restart
+	away     bool // its node is out
 	deleting bool
 	primary  bool
 	standby  bool
@@ -80,6 +92,7 @@ type pod struct {
 type volume struct {
 	bytes    int64
 	bound    bool
+	away     bool // it is bound to a node that is out
 	deleting bool
 	data     string // the system whose data it has: the truth, that only a running agent knows
 	noted    string // the system in its annotation
@@ -104,6 +117,8 @@ func (w *world) serving() bool {
 // facts are what an operator observes: all objects, and the reports of the agents, of which some are lost.
 func (w *world) facts() facts.Cluster {
 	f := given.Cluster("prod-db").Replicas(w.replicas).Storage("", w.bytes).Facts()
+	f.Now = f.Now.Add(time.Duration(w.step) * passes)
+	f.Wish, f.Switchover = w.wish, w.last.DeepCopy()
 	f.KeepVolumes, f.Deleting, f.SystemIdentifier = w.keep, w.deleting, w.status
 	f.Suspend, f.Paused, f.DeletedAt = w.suspend, w.paused, f.Now
 	if w.holder != 0 {
@@ -113,6 +128,7 @@ func (w *world) facts() facts.Cluster {
 		v := w.volumes[n]
 		f.Volumes = append(f.Volumes, facts.Volume{
 			Instance: naming.Instance(f.Name, n), Ordinal: n, Bound: v.bound, Deleting: v.deleting, Bytes: v.bytes, SystemIdentifier: v.noted,
+			Node: w.nodeState(v.away),
 		})
 		if f.SystemIdentifier == "" {
 			f.SystemIdentifier = v.noted
@@ -141,19 +157,35 @@ func (w *world) facts() facts.Cluster {
 	return f
 }
 
+// nodeState is of a node that has been out for long enough, or of one that is well.
+func (w *world) nodeState(away bool) facts.Known[facts.NodeState] {
+	state := facts.NodeState{Name: "node"}
+	if away {
+		state.NotReadySince = given.Now.Add(-time.Hour)
+	}
+	return facts.Know(state)
+}
+
 func (w *world) podFacts(n int, p *pod) *facts.Pod {
 	known := &facts.Pod{
-		Name: naming.Pod(naming.Instance("prod-db", n)), UID: fmt.Sprint(p.uid), Current: !p.outdated, Deleting: p.deleting,
-		Ready: p.running && (p.primary || p.standby),
+		Name: naming.Pod(naming.Instance("prod-db", n)), UID: fmt.Sprint(p.uid), Current: !p.outdated && p.spec == w.spec, Deleting: p.deleting,
+		Outdated: p.spec != w.spec,
+		Ready:    p.serves(),
 	}
-	if p.broken {
+	if p.placed {
+		known.Node, known.NodeState = "node", w.nodeState(p.away)
+	}
+	if p.broken || p.bad {
 		known.Problem = &facts.Problem{Reason: "ContainerFailed", Message: "it does not start"}
 	}
 	return known
 }
 
 func (w *world) report(n int, p *pod) agentapi.Status {
-	s := agentapi.Status{ConfigGeneration: 1, State: agentapi.StateWaiting}
+	s := agentapi.Status{ConfigGeneration: 1, State: agentapi.StateWaiting, AgentDigest: given.AgentDigest}
+	if p.pending {
+		s.PendingRestart = []string{"shared_buffers"}
+	}
 	if !w.mishap(10) { // it has looked at its volume
 		s.DataKnown, s.HasData = true, w.volumes[n] != nil && w.volumes[n].data != ""
 	}
@@ -162,6 +194,11 @@ func (w *world) report(n int, p *pod) agentapi.Status {
 		s.State, s.Role, s.Ready = agentapi.StateRunning, agentapi.RolePrimary, true
 	case p.standby:
 		s.State, s.Role, s.Ready = agentapi.StateRunning, agentapi.RoleStandby, true
+		lag := int64(0)
+		if w.mishap(8) {
+			lag = 1 << 30
+		}
+		s.Streaming, s.LagBytes = !w.mishap(8), &lag
 	}
 	return s
 }
@@ -184,8 +221,17 @@ func (w *world) carryOut(f facts.Cluster, d plan.Decision) {
 	if w.mishap(20) {
 		return
 	}
-	w.act(f, d.Action)
+	d = w.act(f, d)
+	if w.mishap(20) {
+		return
+	}
 	w.status = f.SystemIdentifier
+	if d.Switchover != nil {
+		w.last = d.Switchover
+	}
+	if d.Granted && !w.mishap(20) {
+		w.wish = ""
+	}
 }
 
 func (w *world) apply(n int, f facts.Cluster) {
@@ -202,16 +248,37 @@ func (w *world) apply(n int, f facts.Cluster) {
 	}
 }
 
-func (w *world) act(f facts.Cluster, action plan.Action) {
+// act carries out the decision's action, and returns the decision with what was answered.
+func (w *world) act(f facts.Cluster, d plan.Decision) plan.Decision {
 	ordinal := func(instance string) int { n, _ := naming.Ordinal(f.Name, instance); return n }
-	switch a := action.(type) {
+	switch a := d.Action.(type) {
 	case plan.None:
+	case plan.Switchover:
+		return w.handOver(f, d, ordinal(a.From), ordinal(a.To))
+	case plan.RestartServer:
+		if p := w.pods[ordinal(a.Instance)]; p != nil && fmt.Sprint(p.uid) == a.PodUID {
+			if w.mishap(4) {
+				return d.Declined("SwitchoverRefused", "not now", f.Now)
+			}
+			p.pending, p.primary, p.standby = false, false, false
+		}
+	case plan.ForgetPod:
+		if p := w.pods[ordinal(a.Instance)]; p != nil && fmt.Sprint(p.uid) == a.PodUID {
+			delete(w.pods, ordinal(a.Instance))
+		}
+	case plan.ReplaceInstance:
+		if v := w.volumes[ordinal(a.Instance)]; v != nil {
+			v.deleting = true
+		}
+		if p := w.pods[ordinal(a.Instance)]; p != nil && fmt.Sprint(p.uid) == a.PodUID && !w.mishap(20) {
+			delete(w.pods, ordinal(a.Instance))
+		}
 	case plan.RemoveInstance:
 		if v := w.volumes[ordinal(a.Instance)]; v != nil && a.DeleteVolume {
 			v.deleting = true
 		}
 		if w.mishap(20) {
-			return
+			return d
 		}
 		w.deleteSet(ordinal(a.Instance))
 	case plan.RestartInstance:
@@ -233,6 +300,31 @@ func (w *world) act(f facts.Cluster, action plan.Action) {
 	case plan.Release:
 		w.released = true
 	}
+	return d
+}
+
+// handOver asks the primary for a switchover: it declines, or agrees and does nothing, or another one is primary.
+func (w *world) handOver(f facts.Cluster, d plan.Decision, from, to int) plan.Decision {
+	switch {
+	case w.mishap(6):
+		return d.Unanswered()
+	case w.holder != from || !w.serving() || w.mishap(4):
+		return d.Declined("SwitchoverRefused", "not now", f.Now)
+	case w.mishap(4):
+		return d
+	}
+	if to == 0 {
+		for n, p := range w.pods {
+			if p.standby && p.serves() && (to == 0 || n < to) {
+				to = n
+			}
+		}
+	}
+	if p := w.pods[to]; p != nil && p.standby && p.serves() {
+		w.holder, w.idle = to, 0
+		w.pods[from].primary, p.standby = false, false
+	}
+	return d
 }
 
 // deleteSet deletes a StatefulSet in the background: its Pod follows.
@@ -243,8 +335,14 @@ func (w *world) deleteSet(n int) {
 	}
 }
 
+func (p *pod) serves() bool { return p.running && (p.primary || p.standby) && !p.deleting }
+
+// passes is how long it takes from one pass to the next.
+const passes = 10 * time.Second
+
 // live lets Kubernetes and the agents take one step.
 func (w *world) live() {
+	w.step++
 	for _, n := range slices.Sorted(maps.Keys(w.sets)) {
 		w.controlSet(n)
 	}
@@ -272,13 +370,14 @@ func (w *world) controlSet(n int) {
 		}
 	case p == nil && !w.delayed():
 		w.uids++
-		w.pods[n] = &pod{uid: w.uids}
+		w.pods[n] = &pod{uid: w.uids, spec: w.spec, bad: w.bad}
 	}
 }
 
 func (w *world) runPod(n int) {
 	p, v := w.pods[n], w.volumes[n]
 	switch {
+	case p.away: // until its node is back
 	case p.deleting:
 		if !w.delayed() {
 			if w.holder == n && w.roll(2) == 0 {
@@ -293,7 +392,8 @@ func (w *world) runPod(n int) {
 		if !p.outdated && !w.delayed() {
 			p.broken = false
 		}
-	case v == nil || v.deleting && !p.placed || w.delayed(): // it waits
+	case p.bad: // for good
+	case v == nil || v.away || v.deleting && !p.placed || w.delayed(): // it waits
 	case !p.running:
 		v.bound, p.placed, p.running = true, true, true
 	default:
@@ -328,17 +428,19 @@ func (w *world) runAgent(n int, p *pod, v *volume) {
 // meddle is what people and bad luck do.
 func (w *world) meddle() {
 	if w.calm() {
-		w.suspend, w.paused = false, false
+		w.settleDown()
 		return
 	}
 	n := 1 + w.roll(9)
-	switch w.roll(24) {
+	switch w.roll(30) {
 	case 0:
 		w.replicas = 1 + w.roll(naming.MaxReplicas)
 	case 1:
-		w.deleteSet(n)
+		if !w.onlyData(n) {
+			w.deleteSet(n)
+		}
 	case 2:
-		if s := w.sets[n]; s != nil {
+		if s := w.sets[n]; s != nil && !w.onlyData(n) {
 			s.deleting = true
 		}
 	case 3:
@@ -363,6 +465,46 @@ func (w *world) meddle() {
 		w.paused = !w.paused
 	case 10:
 		w.deleting = w.deleting || w.roll(4) == 0
+	case 11, 12:
+		w.spec, w.bad = w.spec+1, w.roll(4) == 0
+	case 13:
+		for _, p := range w.pods {
+			p.pending = p.running
+		}
+	case 14:
+		w.wish = naming.Instance("prod-db", n)
+	case 15:
+		w.wish = naming.SwitchoverBest
+	case 16:
+		if p := w.pods[n]; p != nil && p.placed {
+			p.away, p.running, p.primary, p.standby = true, false, false, false
+			w.volumes[n].away = w.roll(2) == 0
+		}
+	}
+}
+
+// onlyData says whether no other instance has data. Whoever deletes that one by hand, while others wait to be copied from it, must
+// make it again by hand: its volume, which is kept, does not say that it alone has any.
+func (w *world) onlyData(n int) bool {
+	for other := range w.sets {
+		if v := w.volumes[other]; other != n && v != nil && v.data != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// settleDown ends what nothing but its end mends: people's experiments, and nodes that are out.
+func (w *world) settleDown() {
+	w.suspend, w.paused = false, false
+	if w.bad {
+		w.spec, w.bad = w.spec+1, false
+	}
+	for _, p := range w.pods {
+		p.away = false
+	}
+	for _, v := range w.volumes {
+		v.away = false
 	}
 }
 

@@ -25,6 +25,7 @@ type Event struct {
 func Events(in Input, s v1.PostgresClusterStatus) []Event {
 	var events []Event
 	events = append(events, conditionEvents(in.Previous, s)...)
+	events = append(events, switchoverEvents(in.Previous.Switchover, s.Switchover)...)
 	events = append(events, primaryEvents(in.Previous, s)...)
 	events = append(events, instanceEvents(in.Previous, s)...)
 	return append(events, volumeEvents(in)...)
@@ -53,10 +54,26 @@ func conditionEvents(previous, s v1.PostgresClusterStatus) []Event {
 // isStep says whether the reason is of something done, not of something waited for.
 func isStep(reason string) bool {
 	switch reason {
-	case v1.ReasonSuspended, v1.ReasonCreatingInstances, v1.ReasonRemovingInstance, v1.ReasonRestartingInstance, v1.ReasonReplacingVolume, v1.ReasonDeleting:
+	case v1.ReasonSuspended, v1.ReasonCreatingInstances, v1.ReasonRemovingInstance, v1.ReasonRestartingInstance, v1.ReasonReplacingVolume, v1.ReasonDeleting,
+		v1.ReasonSwitchingOver, v1.ReasonUpdatingInstances, v1.ReasonReplacingInstance:
 		return true
 	}
 	return false
+}
+
+// switchoverEvents say how a switchover ended. That one begins is a step like others.
+func switchoverEvents(previous, s *v1.SwitchoverStatus) []Event {
+	if s == nil || s.CompletedAt == nil || previous != nil && s.CompletedAt.Equal(previous.CompletedAt) {
+		return nil
+	}
+	switch s.Phase {
+	case v1.SwitchoverCompleted:
+		return []Event{{Reason: v1.ReasonSwitchedOver, Action: "Switchover", Message: s.Message}}
+	case v1.SwitchoverRefused, v1.SwitchoverFailed:
+		return []Event{{Warning: true, Reason: s.Reason, Action: "Switchover", Message: fmt.Sprintf("No switchover from %s to %s: %s", s.From, s.Target, s.Message)}}
+	default:
+		return nil
+	}
 }
 
 func primaryEvents(previous, s v1.PostgresClusterStatus) []Event {

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,7 +45,12 @@ func Compute(in Input) v1.PostgresClusterStatus {
 		CurrentPrimary:     f.Holder,
 		Replicas:           int32(len(f.Instances)), //nolint:gosec // at most a few dozen
 		Selector:           selector(f.Name),
+		Timeline:           in.Previous.Timeline,
+		Switchover:         in.Previous.Switchover,
 		Conditions:         slices.Clone(in.Previous.Conditions),
+	}
+	if in.Decision.Switchover != nil {
+		s.Switchover = in.Decision.Switchover
 	}
 	if f.Holder != "" {
 		s.PrimaryHost = naming.ServiceHost(naming.ServiceRW(f.Name), f.Namespace)
@@ -57,16 +63,28 @@ func Compute(in Input) v1.PostgresClusterStatus {
 		}
 		switch {
 		case i.Name == f.Holder:
-			if instance.Version != "" {
-				s.Version = instance.Version
-			}
+			s.Version = cmp.Or(instance.Version, s.Version)
+			s.Timeline = max(instance.Timeline, s.Timeline)
 		case instance.Role == v1.RoleStandby:
 			s.ReplicaHosts = append(s.ReplicaHosts, naming.InstanceHost(f.Name, f.Namespace, i.Name))
 		}
 	}
+	confirming(f, s.Instances)
 	conditions(in, &s)
 	s.Phase = phase(in, &s)
 	return s
+}
+
+// confirming marks the standbys that can confirm commits, as the primary sees them.
+func confirming(f *facts.Cluster, instances []v1.InstanceStatus) {
+	primary, known := f.Primary()
+	if !known {
+		return
+	}
+	report, _ := primary.Report.Get()
+	for n := range instances {
+		instances[n].Synchronous = slices.Contains(report.SyncStandbys, instances[n].Name)
+	}
 }
 
 // conditions sets Ready, Progressing, Degraded and Paused.

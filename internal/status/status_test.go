@@ -237,6 +237,7 @@ func TestComputeWhole(t *testing.T) {
 		phase: Running
 		version: "16.14"
 		systemIdentifier: "7123456789012345678"
+		timeline: 1
 		currentPrimary: prod-db-1
 		primaryHost: prod-db-rw.demo.svc
 		replicaHosts: [prod-db-2-0.prod-db-instances.demo.svc]

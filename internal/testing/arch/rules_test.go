@@ -19,7 +19,7 @@ var importRules = []importRule{
 	}},
 	// The only reader and the only writer.
 	{"internal/observe/...", []string{"apis/...", "internal/agentapi", "internal/credential", "internal/facts", "internal/postgres", "internal/naming"}},
-	{"internal/apply/...", []string{"apis/...", "internal/facts", "internal/naming"}},
+	{"internal/apply/...", []string{"apis/...", "internal/agentapi", "internal/facts", "internal/naming"}},
 	// The operator's webhook, and its certificate.
 	{"internal/admission", []string{"apis/...", "internal/observe", "internal/validate", "internal/facts", "internal/naming"}},
 	{"internal/webhookcert", []string{"internal/credential", "internal/naming"}},

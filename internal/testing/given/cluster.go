@@ -3,6 +3,7 @@ package given
 import (
 	"time"
 
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
@@ -25,7 +26,7 @@ func Cluster(name string) *ClusterBuilder {
 	return &ClusterBuilder{f: facts.Cluster{
 		Now: Now, Name: name, Namespace: Namespace, Generation: 1, CreatedAt: Now.Add(-time.Hour),
 		Replicas: 3, Version: "16", Image: "registry.example/postgres:16", KeepVolumes: true,
-		Storage: facts.Storage{Bytes: GiB},
+		Storage: facts.Storage{Bytes: GiB}, MaximumLag: 16 << 20, NodeLostAfter: 5 * time.Minute,
 	}}
 }
 
@@ -74,6 +75,21 @@ func (b *ClusterBuilder) DeletesVolumes() *ClusterBuilder { b.f.KeepVolumes = fa
 
 // HasSystem is a cluster whose PostgreSQL system is known.
 func (b *ClusterBuilder) HasSystem() *ClusterBuilder { b.f.SystemIdentifier = System; return b }
+
+// Wish is the instance that a user wants to be primary.
+func (b *ClusterBuilder) Wish(target string) *ClusterBuilder { b.f.Wish = target; return b }
+
+// Switchover is what the status says of the last switchover.
+func (b *ClusterBuilder) Switchover(s v1.SwitchoverStatus) *ClusterBuilder {
+	b.f.Switchover = &s
+	return b
+}
+
+// Fences stops instances, as a user wishes.
+func (b *ClusterBuilder) Fences(instances ...string) *ClusterBuilder {
+	b.f.Fenced = instances
+	return b
+}
 
 // HeldBy says which instance the Lease names. Member(n).Primary() says it too.
 func (b *ClusterBuilder) HeldBy(ordinal int) *ClusterBuilder {

@@ -8,6 +8,9 @@ import (
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
+// AgentDigest is that of every agent that is not an old one.
+const AgentDigest = "0123456789abcdef"
+
 // MemberBuilder makes one facts.Instance and its volume.
 type MemberBuilder struct {
 	ordinal  int
@@ -41,7 +44,7 @@ func (b *MemberBuilder) SaysPrimary() *MemberBuilder {
 	b.report = &agentapi.Status{
 		ConfigGeneration: 1,
 		State:            agentapi.StateRunning, Role: agentapi.RolePrimary, DataRole: agentapi.RolePrimary, DataKnown: true, HasData: true,
-		ServerVersion: "16.14", SystemIdentifier: System, Timeline: 1, LSN: "0/5000000",
+		ServerVersion: "16.14", SystemIdentifier: System, Timeline: 1, LSN: "0/5000000", AgentDigest: AgentDigest,
 	}
 	return b
 }
@@ -52,7 +55,7 @@ func (b *MemberBuilder) Standby() *MemberBuilder {
 	b.report = &agentapi.Status{
 		ConfigGeneration: 1,
 		State:            agentapi.StateRunning, Role: agentapi.RoleStandby, DataRole: agentapi.RoleStandby, DataKnown: true, HasData: true, Streaming: true,
-		ServerVersion: "16.14", SystemIdentifier: System, Timeline: 1, LSN: "0/5000000", ReplayLSN: "0/5000000", LagBytes: &lag,
+		ServerVersion: "16.14", SystemIdentifier: System, Timeline: 1, LSN: "0/5000000", ReplayLSN: "0/5000000", LagBytes: &lag, AgentDigest: AgentDigest,
 	}
 	return b
 }
@@ -125,6 +128,41 @@ func (b *MemberBuilder) PodProblem(reason, message string) *MemberBuilder {
 
 // Outdated has a Pod that was made from an earlier template.
 func (b *MemberBuilder) Outdated() *MemberBuilder { b.pod.Current = false; return b }
+
+// Differs has a Pod that is not as the spec wants it.
+func (b *MemberBuilder) Differs() *MemberBuilder { b.pod.Outdated = true; return b }
+
+// Pending has parameters that wait for a restart.
+func (b *MemberBuilder) Pending(parameters ...string) *MemberBuilder {
+	return b.Report(func(s *agentapi.Status) { s.PendingRestart = parameters })
+}
+
+// Lowers has parameters that wait for a restart, which its standbys must not go below.
+func (b *MemberBuilder) Lowers(parameters ...string) *MemberBuilder {
+	return b.Pending(parameters...).Report(func(s *agentapi.Status) { s.Lowering = parameters })
+}
+
+// Behind is a standby that has so many bytes yet to replay.
+func (b *MemberBuilder) Behind(bytes int64) *MemberBuilder {
+	return b.Report(func(s *agentapi.Status) { s.LagBytes = &bytes })
+}
+
+// OldAgent has an agent that knows nothing of switchovers.
+func (b *MemberBuilder) OldAgent() *MemberBuilder {
+	return b.Report(func(s *agentapi.Status) { s.AgentDigest = "" })
+}
+
+// OnNode has a Pod on a node of which that is known.
+func (b *MemberBuilder) OnNode(state facts.NodeState) *MemberBuilder {
+	b.pod.Node, b.pod.NodeState = state.Name, facts.Know(state)
+	return b
+}
+
+// VolumeOn has a volume that is bound to a node of which that is known.
+func (b *MemberBuilder) VolumeOn(state facts.NodeState) *MemberBuilder {
+	b.volume.Node = facts.Know(state)
+	return b
+}
 
 // PodDeleting has a Pod that is being deleted.
 func (b *MemberBuilder) PodDeleting() *MemberBuilder { b.pod.Deleting = true; return b }

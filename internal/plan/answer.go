@@ -1,0 +1,33 @@
+package plan
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+)
+
+// Declined is the decision after an agent has refused what the action asked it for.
+func (d Decision) Declined(reason, why string, now time.Time) Decision {
+	switch a := d.Action.(type) {
+	case Switchover:
+		s, at := *d.Switchover, metav1.NewTime(now)
+		s.Phase, s.Reason, s.Message, s.CompletedAt = v1.SwitchoverRefused, reason, why, &at
+		d.Switchover = &s
+		d.Message = "Not switching over to " + targetWords(s.Target) + ": " + why
+	case RestartServer:
+		d.Message += ", which is refused: " + why
+		d.Refused = append(d.Refused, Refusal{What: "restarting " + a.Instance, Why: why})
+	}
+	d.Action = None{}
+	return d
+}
+
+// Unanswered is the decision after an agent could not be asked: as if nothing had been decided about a switchover.
+func (d Decision) Unanswered() Decision {
+	if _, asked := d.Action.(Switchover); asked {
+		d.Switchover, d.Granted = nil, false
+	}
+	return d
+}
