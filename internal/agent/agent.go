@@ -123,6 +123,11 @@ type memory struct {
 	promotedAt   time.Time
 	// answered is the start of the last server that answered.
 	answered time.Time
+	// received is the furthest timeline that the server which was started then was seen to receive.
+	received struct {
+		started  time.Time
+		timeline int64
+	}
 	// upstream is whom the server was told to follow.
 	upstream string
 	// reclone is why the data must be copied again although there is some.

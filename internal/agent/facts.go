@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pgsteward/pgsteward/internal/agent/sql"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/election"
 	"github.com/pgsteward/pgsteward/internal/postgres"
@@ -90,12 +91,12 @@ func (a *Agent) serverFacts(w *world) election.Server {
 }
 
 // noteDown takes note of since when PostgreSQL is not there although this instance is to run as the primary. A server that has
-// answered since it was started is there, however slow it is.
+// answered since it was started is there, however slow it is, unless it says that it is starting again.
 func (a *Agent) noteDown(w *world) {
 	switch {
 	case w.view.Holder != a.options.Instance || !a.toRun:
 		a.downSince, a.failuresBefore = time.Time{}, a.restarts.failures
-	case w.server.Running && a.answered.Equal(w.server.Started):
+	case w.server.Running && a.answered.Equal(w.server.Started) && !sql.IsStarting(w.stateErr):
 		a.downSince, a.failuresBefore = time.Time{}, 0
 	case a.downSince.IsZero():
 		a.downSince = w.now

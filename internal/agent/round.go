@@ -118,6 +118,7 @@ func (a *Agent) observe(ctx context.Context, w *world) {
 	if w.server.Running && w.server.Stopping == 0 {
 		state, err := a.observer.Observe(ctx)
 		if err == nil {
+			a.noteTimeline(w, &state)
 			w.state = &state
 			// A receiver says that it streams for a moment before its upstream refuses.
 			if state.Streaming && a.reader.Words.CannotFollow(w.now.Add(-refusalMemory)) != "" {
@@ -149,6 +150,17 @@ func (a *Agent) observe(ctx context.Context, w *world) {
 		a.noHolderSince = time.Time{}
 	} else if a.noHolderSince.IsZero() {
 		a.noHolderSince = w.now
+	}
+}
+
+// noteTimeline keeps the furthest timeline that this server was seen to receive: PostgreSQL says it only while it receives.
+func (a *Agent) noteTimeline(w *world, state *sql.State) {
+	if !a.received.started.Equal(w.server.Started) {
+		a.received.started, a.received.timeline = w.server.Started, 0
+	}
+	if state.InRecovery {
+		a.received.timeline = max(a.received.timeline, state.Timeline)
+		state.Timeline = a.received.timeline
 	}
 }
 
