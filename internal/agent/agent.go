@@ -95,9 +95,10 @@ type memory struct {
 	timelines timelines
 
 	handover handover
-	// giving gives the lease away; gave says that it has.
+	// giving gives the lease away; gave says that it has. ending says that the Pod ends.
 	giving *task
 	gave   bool
+	ending bool
 	// seeking asks for promises to this Pod; promised is who gave one, by when it was asked.
 	seeking    *task
 	seekingGot map[string]time.Time
@@ -320,7 +321,7 @@ func (a *Agent) shutdown(ctx context.Context) {
 
 // handOverAtEnd goes on with rounds until the lease was given away, within the bound for a shutdown.
 func (a *Agent) handOverAtEnd(ctx context.Context, began time.Time) {
-	a.gave = false
+	a.gave, a.ending = false, true
 	a.beginHandover(election.Termination, "", began)
 	for ctx.Err() == nil && !a.gave && time.Since(began) < a.options.StopBound {
 		pause := a.round(ctx, ctx)

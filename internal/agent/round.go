@@ -96,6 +96,9 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 			"the volume has data of PostgreSQL %d, the cluster's version is %d", w.found.Others[0], a.major))}
 	}
 	a.noteGiven(w)
+	if a.ending && a.gave {
+		return outcome{state: agentapi.StateStopping, notReady: "the Pod ends"}
+	}
 	a.prepareHandover(ctx, w)
 	a.restartWanted(ctx, w)
 	w.decision = election.Decide(a.facts(w))
