@@ -1,18 +1,74 @@
-// Package election decides what one instance is to do, from what it knows: its own data, the primary Lease, the cluster's
-// configuration and what the other members report. It is pure: the agent observes, calls Decide, and acts.
+// Package election decides what one instance is to do, from what it knows: its own data and server, the primary Lease, the
+// cluster's configuration and what the other members report. It is pure: the agent observes, calls Decide, and acts. This comment
+// is the protocol.
 //
 // # What is promised
 //
-//   - Only an instance that holds the Lease runs PostgreSQL read-write. Decide never says RunPrimary, Bootstrap or Campaign
-//     while another instance is the Lease's recorded holder, nor while the Lease is not known; but for Campaign on a Lease that
-//     has run out.
-//   - RunPrimary and Bootstrap are intentions: the agent first makes sure that the Lease is its own and renewed, and starts
-//     PostgreSQL read-write only while it is. Renewal counts from before it was sent, on the local monotonic clock.
+//   - At any instant of true time at most one Pod may write.
+//   - In a synchronous mode (preferred or required) every acknowledged commit is on every later primary, unless somebody forces an
+//     instance. In asynchronous replication a failover loses at most what had not reached the instance that takes over, and that
+//     is at most Policy.MaximumLag behind what the last primary wrote to the Lease, which it does at every renewal.
 //   - A new PostgreSQL system is made only by the instance that the configuration names, only if neither the Lease nor the
 //     configuration knows of a system, and never if any member is known to have data.
-//   - A timeline is given once: Campaign and RunPrimary name the one to promote to, which is written to the Lease first.
 //   - What is not known never enables anything. The one exception is a new cluster: its other members cannot answer yet, and
 //     the configuration, by naming an instance to bootstrap, says that none of them has data.
+//
+// # What the agent does around it
+//
+// These are assumptions of the argument below; the simulation models them, and fails without any of them.
+//
+//   - The Lease is written only by compare-and-swap on the version that a decision was made from. After a conflict it is decided
+//     anew, from what the Lease says then.
+//   - A renewal counts from before it was sent, and only if its answer came. Expiry counts from when the last change was SEEN,
+//     also after a restart of the agent. Both on a clock that never stops, not even while the machine sleeps.
+//   - PostgreSQL is started read-write or promoted only while the lease is held and fresh (before StopFast). It counts as writing
+//     from before it is told to until its last process has ended. A guard stops it as MustStop says; a watchdog, which is
+//     another process, kills it at StopKill also while the agent stands still.
+//   - From when an update that hands the lease over is sent on, answered or not, the agent holds nothing; it may write again only
+//     after it has renewed the Lease as its recorded holder.
+//   - Every update by the holder names all members that its configuration knows; it goes on by promises (Held.ByPromises) only if
+//     every name in the last update that was answered, and in any sent since that was not, has promised.
+//   - The timeline of a decision is in the Lease before PostgreSQL is promoted to it. The synchronous set is changed in the steps
+//     of NextSync, and InitialSync is in force before the first write of a new primary.
+//   - A member answers for itself: Exact only if its standby has read all of its WAL.
+//
+// # Why no two write
+//
+// Let D be the duration. A holder writes by a right that counts from a moment s: when it sent a renewal that was carried out later,
+// or when it sent the first question of a round of promises. It has ended by s + 15/16 D on its own clock (StopKill, plus the
+// time a killed process takes to end).
+//
+//  1. Another instance writes only after it has become the recorded holder. It can do so by a hand-over, which the holder sends
+//     only after its PostgreSQL has ended, or by campaigning on an expired lease (rule 11) or one without a holder (rule 18).
+//  2. A campaign is compare-and-swap: if the holder's renewal is carried out first, the campaign fails, and the other way round. So
+//     only the last renewal counts. Whoever campaigns has seen it, at or after s, and has waited D since, by its own clock. With
+//     both clocks wrong by DriftBound, 15/16 D on the slowest and D on the fastest clock are at least 4 % of D apart: 0.3 s of
+//     the default 8 s, in which a killed process ends.
+//  3. A holder that goes on by promises has been promised by every member that the Lease, whatever version of it is the last, can
+//     name; and only members that it names campaign. A member that promised at r does not campaign before r + D, and r is not
+//     before the question was sent. Rounds follow each other without a gap, since a round counts only if it is complete before
+//     the last right has run out; so a campaign that was sent before a promise was given had been sent after D since the promise
+//     before, or since the last renewal was seen, that is, after the holder had stopped. A member that was restarted has
+//     forgotten what it promised, but waits D from when it first reads the Lease.
+//  4. Another Pod of the same instance is not asked by the first, being itself. It waits until the lease has expired, and for the
+//     promise of one other member (rule 4): a member promises to one Pod at a time, so the first cannot have all any more. The
+//     same holds for an instance that takes a Lease that was made anew (rule 17).
+//  5. A holder that takes back a Lease that was deleted (rule 8) still has its right; whoever else would take it needs the promise
+//     and the position of all, rule 17.
+//
+// # Why no synchronous commit is lost
+//
+// The Lease publishes a set "ANY k (names)" of n names: of every commit that was acknowledged so far, at least k of them have it.
+// (Any k would do for a primary that is none of them; one that is counts itself.) NextSync keeps that true at every moment: what
+// PostgreSQL uses is replaced only by what the published set covers, and the published set by a narrower one only when that is in
+// use and everything before it is confirmed. So of any n-k+1 of the set one has every commit; and a candidate that is not behind
+// any of them has them all: data on one timeline is the same up to its end, and a primary of a later timeline had everything when it
+// began it, by the same argument. The answers must have been asked for after the lease was seen expired, when nothing is
+// acknowledged any more. In preferred mode, with no standby, the set is empty: then only the primary's own data is complete, and
+// nobody takes over from it.
+//
+// Timelines are given once: the Lease has the highest that was ever given, and who is to be promoted writes a higher one first. If two
+// could make the same, their data could not be told apart later.
 //
 // # The rules, in order; the first that applies decides
 //
@@ -44,4 +100,26 @@
 //  17. writer-may-live: the Lease was seen to change within its duration, or a member has not promised to this Pod: wait. If it was
 //     deleted and made anew, it has forgotten which Pod may be writing, which may be one of mine that was cut off.
 //  18. campaign: I am the furthest: Campaign, that is, take the Lease by compare-and-swap.
+//
+// # Candidacy
+//
+// An instance campaigns on an expired lease of another (rule 11) if all of this holds. What is marked (f) is left out for an instance
+// that somebody forces.
+//
+//   - expired: the lease has run out, by this instance's clock, since its last change was seen.
+//   - member: the Lease names it as a member.
+//   - promised: no promise that it gave counts any more.
+//   - able: its PostgreSQL works, as far as it knows.
+//   - answers (f): every member has answered since, or was silent for AnswerWait.
+//   - furthest (f): no member that could take over is further. After Patience it does not wait for that one any more.
+//   - quorum (f): of the published synchronous set so many answered, and are not ahead, that it has every acknowledged commit.
+//   - lag (f): in asynchronous replication, it lacks no more than Policy.MaximumLag of what the last primary published.
+//
+// # What is not covered
+//
+//   - A machine, or a Pod as a whole with PostgreSQL, that stands still for longer than the duration and goes on: until the
+//     guard, which looks every 50 ms, has killed PostgreSQL, it may answer clients. With synchronous replication no commit is
+//     acknowledged then, since the standbys follow another.
+//   - A clock that is wrong by more than DriftBound, and storage that forgets what it has flushed.
+//   - An instance that somebody forces: it can lose whatever it does not have.
 package election

@@ -208,7 +208,7 @@ func (p *pod) runPrimary(d Decision) {
 	if !p.fresh() || !confirmed {
 		return
 	}
-	first := InitialSync(p.w.mode, p.w.number, p.view.sync, p.instance.name, without1(p.instance.config, p.instance.name))
+	first := InitialSync(p.w.mode, p.w.number, p.mayBePublished(), p.instance.name, without1(p.instance.config, p.instance.name))
 	if p.w.off["sync/initial"] {
 		first = nil
 	}
@@ -246,14 +246,7 @@ func (p *pod) stepSync() {
 	state := SyncState{
 		Self: p.instance.name, InUse: s.sync, Settled: p.confirmed(s.adopted), Wanted: WantedSync(w.mode, w.number, healthy, others),
 	}
-	if p.published != nil {
-		state.Published = append(state.Published, p.published.sync)
-	}
-	for _, r := range p.pending {
-		if !slices.ContainsFunc(state.Published, func(o *SyncSet) bool { return same(o, r.sync) }) {
-			state.Published = append(state.Published, r.sync)
-		}
-	}
+	state.Published = p.mayBePublished()
 	step := nextSync(state, w.off)
 	switch {
 	case step.DoUse:
@@ -264,6 +257,19 @@ func (p *pod) stepSync() {
 		p.publish = &step.Publish
 		p.renew()
 	}
+}
+
+// mayBePublished are the sets that may be in the Lease: that of the last update that was answered, and those sent since.
+func (p *pod) mayBePublished() (sets []*SyncSet) {
+	if p.published != nil {
+		sets = append(sets, p.published.sync)
+	}
+	for _, r := range p.pending {
+		if !slices.ContainsFunc(sets, func(o *SyncSet) bool { return same(o, r.sync) }) && !p.w.off["sync/pending"] {
+			sets = append(sets, r.sync)
+		}
+	}
+	return sets
 }
 
 // handOver makes another the holder. From when it is sent on this Pod holds nothing, whether or not it is answered.

@@ -248,7 +248,8 @@ func (w *world) addMember() {
 	if len(w.config) >= 6 {
 		return
 	}
-	name := fmt.Sprintf("db-%d", len(w.instances)+1)
+	w.added++
+	name := fmt.Sprintf("db-%d", 5+w.added)
 	w.configure(append(slices.Clone(w.config), name))
 	w.after(w.between(0, 3*time.Second), func() { w.addInstance(name) })
 }

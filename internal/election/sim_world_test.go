@@ -14,7 +14,7 @@ import (
 // time, while each Pod has a clock of its own.
 
 const (
-	simFaults = 60 * time.Second // from then on nothing goes wrong any more
+	simFaults = 45 * time.Second // from then on nothing goes wrong any more
 	simBound  = 60 * time.Second // within this time after it there is a primary, and everybody follows
 	simLag    = 20               // bytes that a candidate may lack; a commit is one byte
 )
@@ -71,6 +71,7 @@ type world struct {
 	blocks                []block
 	slowUntil, lossyUntil time.Duration
 	volumeLost            bool
+	added                 int
 
 	acked    []commit
 	counts   map[string]int

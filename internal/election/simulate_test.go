@@ -86,7 +86,7 @@ func mutations() []string {
 	return append(names, "candidate/after-expiry", "quorum/exact", "timeline/newer", "timeline/given-once", "promise/one-pod", "promise/kept",
 		"failsafe/all", "failsafe/nobody", "failsafe/in-time", "failsafe/pending", "other-pod/expired", "other-pod/promise",
 		"writer-may-live/expired", "campaign/alone", "hand-over/clean", "hand-over/received", "hand-over/holds-nothing",
-		"successor/after-down", "successor/quorum", "successor/lag", "successor/stopped", "sync/publish-first", "sync/settled", "sync/initial",
+		"successor/after-down", "successor/quorum", "successor/lag", "successor/stopped", "sync/publish-first", "sync/settled", "sync/initial", "sync/pending",
 		"come-back/fork", "come-back/refused", "renewal/counts-from-sent", "guard/kill", "guard/watchdog", "guard/decision")
 }
 

@@ -136,9 +136,11 @@ func nextSync(s SyncState, off without) SyncStep {
 		}
 		return SyncStep{}
 	}
-	wanted = *s.Wanted
+	if s.Wanted.Number > 0 {
+		wanted = *s.Wanted
+	}
 	switch {
-	case inUse.equal(wanted) && same(published, s.Wanted):
+	case inUse.equal(wanted) && same(published, &wanted):
 		return SyncStep{}
 	case !inUse.equal(wanted) && (published == nil || covers(*published, wanted, s.Self) || off["sync/publish-first"]):
 		return SyncStep{DoUse: true, Use: used(wanted), Reason: "what is published covers it"}
@@ -217,18 +219,32 @@ func WantedSync(mode SyncMode, number int, healthy, all []string) *SyncSet {
 	return &SyncSet{Number: min(number, len(names)), Names: names}
 }
 
-// InitialSync is the set that a new primary uses from before its first write on, so that it covers what was published for the one
-// before it. others are all other members.
-func InitialSync(mode SyncMode, number int, published *SyncSet, self string, others []string) *SyncSet {
+// InitialSync is the set that a primary uses from before its first write on, so that it covers what is published for the one before
+// it, even if the mode was changed since. published are all sets that may be in the Lease, as in SyncState: one that was sent and
+// not answered can come into force later. others are all other members.
+func InitialSync(mode SyncMode, number int, published []*SyncSet, self string, others []string) *SyncSet {
+	first := SyncSet{}
 	if mode == SyncRequired {
-		wanted := *WantedSync(mode, number, nil, others)
-		if published == nil || covers(*published, wanted, self) {
-			return &wanted
+		first = *WantedSync(mode, number, nil, others)
+	} else {
+		for _, p := range published {
+			if p != nil {
+				first.Names = union(first, *p).Names
+			}
+		}
+		first.Names = slices.DeleteFunc(first.Names, func(name string) bool { return name == self })
+	}
+	for ; first.Number < len(first.Names); first.Number++ {
+		if coveredByAll(published, first, self) {
+			break
 		}
 	}
-	if published == nil {
-		return nil
+	if !coveredByAll(published, first, self) { // of members that are no more
+		return InitialSync(SyncPreferred, number, published, self, others)
 	}
-	names := slices.DeleteFunc(slices.Clone(published.Names), func(name string) bool { return name == self })
-	return used(SyncSet{Number: min(published.Number, len(names)), Names: names})
+	return used(first)
+}
+
+func coveredByAll(published []*SyncSet, inUse SyncSet, self string) bool {
+	return !slices.ContainsFunc(published, func(p *SyncSet) bool { return p != nil && !covers(*p, inUse, self) })
 }
