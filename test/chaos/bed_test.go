@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -51,6 +52,7 @@ type bed struct {
 	kind
 	namespace string
 	clientURL string
+	user      map[string][]byte // what the application's Secret has
 }
 
 // manifest is the cluster and the client.
@@ -267,31 +269,51 @@ func (b *bed) healthy(ctx context.Context) error {
 	return s.streaming(ctx)
 }
 
-// streaming says what is missing until the primary has all the others as its standbys.
+// streaming says what is missing until the primary writes and the others have all that it has written.
 func (s scene) streaming(ctx context.Context) error {
-	got, err := s.sql(ctx, s.primary, "SELECT pg_is_in_recovery() || ' ' || count(*) FILTER (WHERE state = 'streaming') FROM pg_stat_replication")
-	if err != nil {
-		return err
-	}
-	if got != fmt.Sprintf("false %d", replicas-1) {
-		return fmt.Errorf("%s, the primary, is in recovery and has standbys that stream: %s", s.primary.Name, got)
+	written, err := s.sql(ctx, s.primary, "SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE pg_current_wal_lsn() END::text")
+	if err != nil || written == "" {
+		return fmt.Errorf("%s, the primary, is in recovery or does not answer: %w", s.primary.Name, err)
 	}
 	for _, pod := range s.standbys {
-		got, err := s.sql(ctx, pod, "SELECT pg_is_in_recovery() || ' ' || status FROM pg_stat_wal_receiver")
+		query := fmt.Sprintf("SELECT CASE WHEN pg_is_in_recovery() AND pg_last_wal_replay_lsn() >= '%s' THEN 'follows' ELSE pg_last_wal_replay_lsn()::text END", written)
+		got, err := s.sql(ctx, pod, query)
 		if err != nil {
 			return err
 		}
-		if got != "true streaming" {
-			return fmt.Errorf("%s, a standby, is in recovery and its receiver is: %q", pod.Name, got)
+		if got != "follows" {
+			return fmt.Errorf("%s is at %q and %s, the primary, was at %s before", pod.Name, got, s.primary.Name, written)
 		}
 	}
 	return nil
 }
 
-// sql runs a query in an instance's Pod.
+// sql runs a query of one value in an instance, as the application's user. This machine reaches Pods.
 func (b *bed) sql(ctx context.Context, pod corev1.Pod, query string) (string, error) {
-	return kubectl(ctx, "-n", b.namespace, "exec", pod.Name, "-c", naming.ContainerPostgres, "--",
-		"psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-U", naming.Superuser, "-d", "app", "-c", query)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if b.user == nil {
+		secret := &corev1.Secret{}
+		if err := kube.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: naming.AppSecret(clusterName)}, secret); err != nil {
+			return "", err
+		}
+		b.user = secret.Data
+	}
+	config, err := pgx.ParseConfig(fmt.Sprintf("sslmode=require host=%s user=%s password=%s dbname=%s",
+		pod.Status.PodIP, b.user[naming.KeyUser], b.user[naming.KeyPassword], b.user[naming.KeyDBName]))
+	if err != nil {
+		return "", err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", pod.Name, err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var value *string
+	if err := conn.QueryRow(ctx, query).Scan(&value); err != nil || value == nil {
+		return "", err
+	}
+	return *value, nil
 }
 
 // same says which instance has not the same rows of the round as the others.
@@ -302,7 +324,7 @@ func (b *bed) same(ctx context.Context, round int) error {
 	}
 	first := ""
 	for i, pod := range pods {
-		got, err := b.sql(ctx, pod, fmt.Sprintf("SELECT count(*), sum(hashtextextended(t::text, 0)) FROM chaos t WHERE round = %d", round))
+		got, err := b.sql(ctx, pod, fmt.Sprintf("SELECT count(*) || '|' || coalesce(sum(hashtextextended(t::text, 0)), 0) FROM chaos t WHERE round = %d", round))
 		if err != nil {
 			return err
 		}

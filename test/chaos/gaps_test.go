@@ -118,7 +118,7 @@ func (s scene) servers(ctx context.Context) (string, error) {
 	}
 	var all []string
 	for _, pod := range pods {
-		started, err := s.sql(ctx, pod, "SELECT pg_postmaster_start_time()")
+		started, err := s.sql(ctx, pod, "SELECT pg_postmaster_start_time()::text")
 		if err != nil {
 			return "", err
 		}

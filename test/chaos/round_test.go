@@ -185,7 +185,7 @@ func (b *bed) judge(ctx context.Context, o *outcome, f fault, healthy time.Time)
 	if o.LastForeign.After(healthy) {
 		o.fail("a reader saw rows that were lost %.1f s after all was healthy", o.LastForeign.Sub(healthy).Seconds())
 	}
-	if err := until(ctx, boundQuick, func(ctx context.Context) error { return b.same(ctx, o.Round) }); err != nil {
+	if err := until(ctx, boundFailover, func(ctx context.Context) error { return b.same(ctx, o.Round) }); err != nil {
 		o.fail("the instances differ: %v", err)
 	}
 }
