@@ -22,9 +22,7 @@ func lost() Facts {
 }
 
 func exact(lsn postgres.LSN) Data {
-	d := data(DataStandby, 1, lsn)
-	d.Exact = true
-	return d
+	return data(DataStandby, 1, lsn)
 }
 
 func set(number int, names ...string) *SyncSet { return &SyncSet{Number: number, Names: names} }

@@ -208,40 +208,58 @@ func emptyWaits(f Facts, _ without) (Decision, bool) {
 	return wait("there is no primary to clone from"), true
 }
 
-func membersSilent(f Facts, _ without) (Decision, bool) {
+// idle is waiting while nobody is the holder. A standby runs meanwhile: only then it can say what it has.
+func idle(f Facts, format string, args ...any) Decision {
+	decision := wait(format, args...)
+	decision.Ask = true
+	if f.Data.Kind == DataStandby {
+		decision.Action = RunStandby
+	}
+	return decision
+}
+
+func membersSilent(f Facts, off without) (Decision, bool) {
+	best := furthest(f)
 	var silent []string
-	for _, member := range f.Members {
-		if member.Data.Kind == DataUnknown {
+	for _, member := range append(slices.Clone(f.Members), Member{Name: f.Self, Data: f.Data}) {
+		// What was a primary on the highest timeline has everything. Else whoever shows less may have more.
+		hidden := best.Data.Kind == DataStandby && member.Data.Kind == DataStandby && !member.Data.Exact && !off["no-holder/exact"]
+		if member.Data.Kind == DataUnknown || hidden {
 			silent = append(silent, member.Name)
 		}
 	}
 	if len(silent) == 0 {
 		return Decision{}, false
 	}
-	decision := wait("there is no primary; waiting for the position of %s", strings.Join(silent, ", "))
-	decision.Ask = true
+	decision := idle(f, "there is no primary; waiting for the position of %s", strings.Join(silent, ", "))
 	if f.Waited >= AnswerBound {
 		decision.Problem = MembersSilent
 	}
 	return decision, true
 }
 
-func lessAdvanced(f Facts, _ without) (Decision, bool) {
+// furthest is the member that is to be preferred to all others, this instance among them.
+func furthest(f Facts) Member {
 	best := Member{Name: f.Self, Data: f.Data}
 	for _, member := range f.Members {
 		if member.Data.Kind.HasData() && compare(member, best) > 0 {
 			best = member
 		}
 	}
+	return best
+}
+
+func lessAdvanced(f Facts, _ without) (Decision, bool) {
+	best := furthest(f)
 	if best.Name == f.Self {
 		return Decision{}, false
 	}
-	return wait("there is no primary; %s is the furthest and should take the lease", best.Name), true
+	return idle(f, "there is no primary; %s is the furthest and should take the lease", best.Name), true
 }
 
 func writerMayLive(f Facts, off without) (Decision, bool) {
 	if !f.Lease.Expired && !off["writer-may-live/expired"] {
-		return wait("there is no primary; waiting until whoever may have held a lease that was deleted has stopped"), true
+		return idle(f, "there is no primary; waiting until whoever may have held a lease that was deleted has stopped"), true
 	}
 	var missing []string
 	for _, m := range f.Members {
@@ -249,8 +267,8 @@ func writerMayLive(f Facts, off without) (Decision, bool) {
 			missing = append(missing, m.Name)
 		}
 	}
-	decision := wait("there is no primary; waiting for the promise of %s, which may have promised to one that goes on", strings.Join(missing, ", "))
-	decision.Ask, decision.Seek = true, true
+	decision := idle(f, "there is no primary; waiting for the promise of %s, which may have promised to one that goes on", strings.Join(missing, ", "))
+	decision.Seek = true
 	return decision, len(missing) > 0
 }
 

@@ -15,7 +15,7 @@ const system = "7000000000000000001"
 func none() Data { return Data{Kind: DataNone} }
 
 func data(kind DataKind, timeline int64, lsn postgres.LSN) Data {
-	return Data{Kind: kind, SystemIdentifier: system, Position: postgres.Position{Timeline: timeline, LSN: lsn}}
+	return Data{Kind: kind, SystemIdentifier: system, Position: postgres.Position{Timeline: timeline, LSN: lsn}, Exact: kind == DataStandby}
 }
 
 // facts are those of db-2 in a cluster of three, while nobody holds the lease.
@@ -136,11 +136,20 @@ func TestDecide(t *testing.T) {
 		"a member is on a higher timeline": {
 			facts: facts(primary, data(DataStandby, 2, 1), none()), action: Wait, rule: "less-advanced"},
 		"a member was primary on the same timeline": {
-			facts: facts(data(DataStandby, 1, 500), primary, none()), action: Wait, rule: "less-advanced"},
+			facts: facts(data(DataStandby, 1, 500), primary, none()), action: RunStandby, rule: "less-advanced"},
 		"a standby has more than another": {
-			facts: facts(standby, none(), data(DataStandby, 1, 101)), action: Wait, rule: "less-advanced"},
+			facts: facts(standby, none(), data(DataStandby, 1, 101)), action: RunStandby, rule: "less-advanced"},
+		"a standby that does not run may have more than it shows": {
+			facts:  facts(standby, none(), data(DataStandby, 1, 1)).with(func(f *Facts) { f.Members[1].Data.Exact = false }).with(unchanged),
+			action: RunStandby, rule: "members-silent"},
+		"this standby does not run yet": {
+			facts:  facts(standby, none(), none()).with(func(f *Facts) { f.Data.Exact = false }).with(unchanged),
+			action: RunStandby, rule: "members-silent"},
+		"a standby that does not run has no more than the primary's data": {
+			facts:  facts(primary, none(), standby).with(func(f *Facts) { f.Members[1].Data.Exact = false }).with(unchanged),
+			action: Campaign, rule: "campaign"},
 		"a standby with a lower name has as much": {
-			facts: facts(standby, standby, none()), action: Wait, rule: "less-advanced"},
+			facts: facts(standby, standby, none()), action: RunStandby, rule: "less-advanced"},
 		"a standby with a higher name has as much": {
 			facts: facts(standby, none(), standby).with(unchanged), action: Campaign, rule: "campaign"},
 		"was primary": {

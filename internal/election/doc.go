@@ -93,7 +93,8 @@
 //  12. follow-holder: another instance is the holder. With data RunStandby of it, else CloneFrom it.
 //  13. bootstrap: nobody is the holder, I am empty and named to bootstrap, and no system is known: take the Lease and Bootstrap.
 //  14. empty-waits: nobody is the holder and I am empty: wait for somebody to clone from.
-//  15. members-silent: nobody is the holder, I have data, and some member has not answered: wait. After AnswerBound this is
+//  15. members-silent: nobody is the holder, I have data, and some member has not answered, or, if the furthest was
+//     a standby, some standby does not run and may have more than it shows: wait, as a standby that runs. After AnswerBound this is
 //     reported as a problem, but it is never resolved by campaigning: the silent member may have the newest data.
 //  16. less-advanced: another member is further (timeline, then the directory that was primary on it, then LSN, then the lower
 //     name): wait for it to take the Lease.

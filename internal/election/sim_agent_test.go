@@ -86,23 +86,22 @@ func (p *pod) restart() {
 	}
 	epoch := p.epoch
 	var round, renew, watch func()
-	loop := func(least, most time.Duration, do func()) {
+	loop := func(most time.Duration, do func()) {
 		p.w.after(p.w.between(0, most), func() {
 			if p.alive && p.epoch == epoch {
 				p.receive(do)
 			}
 		})
-		_ = least
 	}
-	round = func() { p.round(); loop(0, 1200*time.Millisecond, round) }
-	renew = func() { p.renew(); loop(0, 700*time.Millisecond, renew) }
+	round = func() { p.round(); loop(1200*time.Millisecond, round) }
+	renew = func() { p.renew(); loop(700*time.Millisecond, renew) }
 	watch = func() {
 		p.w.call(p, func() func() { lease := p.w.api.lease; return func() { p.see(lease) } })
-		loop(0, 4*time.Second, watch)
+		loop(4*time.Second, watch)
 	}
-	loop(0, 100*time.Millisecond, watch)
-	loop(0, 300*time.Millisecond, round)
-	loop(0, 300*time.Millisecond, renew)
+	loop(100*time.Millisecond, watch)
+	loop(300*time.Millisecond, round)
+	loop(300*time.Millisecond, renew)
 }
 
 // clock is the Pod's own time.
@@ -201,7 +200,7 @@ func (p *pod) held(from time.Duration) {
 
 // facts are what the agent knows.
 func (p *pod) facts() Facts {
-	now, v, w := p.clock(), p.instance.volume, p.w
+	now, w := p.clock(), p.w
 	f := Facts{
 		Self: p.instance.name, Pod: p.uid, Data: p.data(), Bootstrap: w.bootstrap,
 		Policy: Policy{MaximumLag: simLag, CrashBound: 3 * time.Second, CrashFailures: 2, SyncMode: w.mode},
@@ -210,14 +209,12 @@ func (p *pod) facts() Facts {
 			Running: p.server.state != serverDown, Writable: p.server.mayWrite && p.server.state == serverPrimary, Failures: p.failures,
 			Stopping: p.server.state == serverStopping,
 		},
-		Promise: Promise{Holder: p.promise.Holder, Pod: p.promise.Pod, Remaining: max(0, p.promise.Remaining-now)},
+		Promise: p.promiseNow(),
 	}
 	if w.systems > 0 {
 		f.SystemIdentifier = system
 	}
-	if f.Data.Kind == DataStandby && p.failures >= 2 {
-		f.Server.Unable = "its PostgreSQL does not start"
-	}
+	f.Server.Unable = p.unable(f.Data)
 	if p.downSince < 0 && f.Data.Kind == DataNone && p.view != nil && p.view.holder == p.instance.name && p.w.systems > 0 {
 		p.downSince = now
 	}
@@ -251,8 +248,18 @@ func (p *pod) facts() Facts {
 			f.Members = append(f.Members, p.member(name, now))
 		}
 	}
-	_ = v
 	return f
+}
+
+func (p *pod) promiseNow() Promise {
+	return Promise{Holder: p.promise.Holder, Pod: p.promise.Pod, Remaining: max(0, p.promise.Remaining-p.clock())}
+}
+
+func (p *pod) unable(d Data) string {
+	if d.Kind == DataStandby && p.failures >= 2 {
+		return "its PostgreSQL does not start"
+	}
+	return ""
 }
 
 func (p *pod) member(name string, now time.Duration) Member {
@@ -298,11 +305,11 @@ func (p *pod) data() Data {
 
 // status is what the agent answers to another.
 func (p *pod) status() answer {
-	f := p.facts()
 	v := p.instance.volume
+	d := p.data()
 	return answer{
 		member: Member{
-			Name: f.Self, Data: f.Data, Streaming: p.server.source != nil, Fenced: f.Fenced, Unable: f.Server.Unable,
+			Name: p.instance.name, Data: d, Streaming: p.server.source != nil, Fenced: p.w.now < p.instance.fencedUntil, Unable: p.unable(d),
 		},
 		upstream: Upstream{Primary: p.server.state == serverPrimary, Timeline: v.position().timeline, Ends: v.ends()},
 	}
@@ -310,7 +317,7 @@ func (p *pod) status() answer {
 
 // askAll asks the members for their status, and for a promise if that is sought.
 func (p *pod) askAll(names []string, status, promise bool) {
-	now, epoch := p.clock(), p.epoch
+	now := p.clock()
 	if now-p.askedAt < 200*time.Millisecond {
 		return
 	}
@@ -344,12 +351,15 @@ func (p *pod) askAll(names []string, status, promise bool) {
 			})
 		}
 	}
-	_ = epoch
 }
 
 // giveTo promises to the Pod of a holder, or not.
 func (p *pod) giveTo(holder, uid string) bool {
-	if mayPromise(p.facts(), holder, uid, p.w.off) != "" {
+	f := Facts{Self: p.instance.name, Promise: p.promiseNow()}
+	if p.view != nil {
+		f.Lease.Holder = p.view.holder
+	}
+	if mayPromise(f, holder, uid, p.w.off) != "" {
 		return false
 	}
 	if !p.w.off["promise/kept"] {

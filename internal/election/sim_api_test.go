@@ -1,7 +1,6 @@
 package election
 
 import (
-	"slices"
 	"time"
 
 	"github.com/pgsteward/pgsteward/internal/postgres"
@@ -74,8 +73,6 @@ type block struct {
 	from, to int
 	until    time.Duration
 }
-
-var _ = slices.Contains[[]int]
 
 func (w *world) blocked(from, to int) bool {
 	for _, b := range w.blocks {

@@ -53,6 +53,9 @@ func simulate(first, count int64, off without, enough int) (map[int64]string, ma
 				n := next.Add(1) - 1
 				mu.Lock()
 				stop := n >= count || len(failed) >= enough
+				if n > 0 && n%5000 == 0 {
+					fmt.Fprintf(os.Stderr, "%d seeds, %d failed\n", n, len(failed))
+				}
 				mu.Unlock()
 				if stop {
 					return
@@ -85,7 +88,7 @@ func mutations() []string {
 	}
 	return append(names, "candidate/after-expiry", "quorum/exact", "timeline/newer", "timeline/given-once", "promise/one-pod", "promise/kept",
 		"failsafe/all", "failsafe/nobody", "failsafe/in-time", "failsafe/pending", "other-pod/expired", "other-pod/promise",
-		"writer-may-live/expired", "campaign/alone", "hand-over/clean", "hand-over/received", "hand-over/holds-nothing",
+		"writer-may-live/expired", "campaign/alone", "no-holder/exact", "hand-over/clean", "hand-over/received", "hand-over/holds-nothing",
 		"successor/after-down", "successor/quorum", "successor/lag", "successor/stopped", "sync/publish-first", "sync/settled", "sync/initial", "sync/pending",
 		"come-back/fork", "come-back/refused", "renewal/counts-from-sent", "guard/kill", "guard/watchdog", "guard/decision")
 }
