@@ -305,6 +305,8 @@ func (c *Cluster) CannotTakeOver(i Instance) string {
 		return "it is no standby that is ready"
 	case !report.Streaming:
 		return "it does not stream from the primary"
+	case c.timeline() > report.Timeline:
+		return fmt.Sprintf("it has not followed to timeline %d yet", c.timeline())
 	case report.LagBytes == nil:
 		return "it is not known how far it is behind"
 	case *report.LagBytes > c.MaximumLag:
@@ -313,6 +315,16 @@ func (c *Cluster) CannotTakeOver(i Instance) string {
 	default:
 		return ""
 	}
+}
+
+// timeline is the primary's; 0 if it is not known.
+func (c *Cluster) timeline() int64 {
+	primary, known := c.Primary()
+	if !known {
+		return 0
+	}
+	report, _ := primary.Report.Get()
+	return report.Timeline
 }
 
 // PendingRestart says whether parameters wait for a restart of the instance's server.

@@ -27,3 +27,15 @@ func TestSharedMemory(t *testing.T) {
 	assert.Greater(t, SharedMemory(map[string]string{"max_connections": "100000"}, gib), gib, "locks of a hundred thousand connections")
 	assert.Less(t, SharedMemory(map[string]string{"shared_buffers": "x", "max_connections": "y"}, gib), gib/2, "what PostgreSQL refuses is not ours to judge")
 }
+
+// TestPromotionNeedsNoRestart: a standby's file has every parameter of which it must not go below a minimum, and so must a primary's:
+// taking a line out at the promotion would leave a restart pending.
+func TestPromotionNeedsNoRestart(t *testing.T) {
+	t.Parallel()
+	minimums := map[string]int{
+		"max_connections": 100, "max_worker_processes": 32, "max_wal_senders": 20, "max_prepared_transactions": 0, "max_locks_per_transaction": 64,
+	}
+	standby, _ := Settings{Major: 17, Minimums: minimums}.Merge()
+	primary, _ := Settings{Major: 17}.Merge()
+	assert.Equal(t, standby, primary)
+}

@@ -145,12 +145,15 @@ func (p Parameters) forMajor(major int) Parameters {
 // defaults are what the user may change.
 func (s Settings) defaults() Parameters {
 	return Parameters{
-		"shared_buffers":               megabytes(s.sharedBuffers()),
-		"max_connections":              "100",
-		"max_wal_senders":              "20",
-		"max_replication_slots":        "32",
-		"max_worker_processes":         "32",
-		"max_prepared_transactions":    "0",
+		"shared_buffers":            megabytes(s.sharedBuffers()),
+		"max_connections":           "100",
+		"max_wal_senders":           "20",
+		"max_replication_slots":     "32",
+		"max_worker_processes":      "32",
+		"max_prepared_transactions": "0",
+		// PostgreSQL's own default, written down: a standby has it in its file as a minimum, and taking it out at its promotion would
+		// leave a restart pending.
+		"max_locks_per_transaction":    "64",
 		"max_wal_size":                 megabytes(part(s.VolumeSize, 10, 128*mebibyte, gibibyte)),
 		"min_wal_size":                 "80MB",
 		"wal_keep_size":                megabytes(part(s.VolumeSize, 16, 64*mebibyte, 512*mebibyte)),
