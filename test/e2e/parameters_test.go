@@ -11,7 +11,8 @@ import (
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 )
 
-// TestParameters: what can be reloaded takes effect, what needs a restart is told, what PostgreSQL refuses changes nothing.
+// TestParameters: what can be reloaded takes effect without a restart, what PostgreSQL refuses changes nothing. (What needs a restart:
+// TestRolling.)
 func TestParameters(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -46,13 +47,6 @@ func TestParameters(t *testing.T) {
 		shows(t, "work_mem", "7MB")
 		c.waitReady(t)
 	})
-	t.Run("pending restart", func(t *testing.T) {
-		set(t, "max_connections", "95")
-		pendingRestart(t, c, "max_connections")
-		shows(t, "max_connections", "90")
-		set(t, "max_connections", "90")
-		pendingRestart(t, c)
-	})
 	t.Run("refused", func(t *testing.T) {
 		set(t, "work_mem", "plenty")
 		c.waitDegraded(t, v1.ReasonConfigurationRejected, "work_mem", "plenty")
@@ -72,16 +66,6 @@ func TestParameters(t *testing.T) {
 	for pod, since := range started {
 		require.Equal(t, since, c.superuser(t, pod, "SELECT pg_postmaster_start_time()"), "PostgreSQL of %s was restarted", pod)
 	}
-}
-
-// pendingRestart waits until the status of each instance names just these parameters.
-func pendingRestart(t *testing.T, c cluster, want ...string) {
-	t.Helper()
-	eventually(t, boundSettle, "the status tells what waits for a restart", func(collect *assert.CollectT) {
-		for _, instance := range c.get(collect).Status.Instances {
-			require.ElementsMatch(collect, want, instance.PendingRestart, instance.Name)
-		}
-	})
 }
 
 // pgHBA: a line of the user's comes before the default one; a bad one is refused.
