@@ -54,7 +54,7 @@ func (a *Agent) act(ctx context.Context, w *world) outcome {
 func (a *Agent) want(w *world) {
 	a.publishLease(w)
 	decision := w.decision
-	claim := lease.Claim{Seen: w.view.Record, Timeline: decision.Timeline, Campaign: decision.Action == election.Campaign}
+	claim := lease.Claim{Seen: w.view.Record, Timeline: decision.Timeline, Campaign: decision.Action == election.Campaign, HandedOver: a.wasHandedOver(w)}
 	if decision.Sync != nil {
 		claim.Sync = &lease.Sync{Set: decision.Sync.String(), Mode: string(a.config.Availability.Synchronous.Mode)}
 	}

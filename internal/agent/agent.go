@@ -212,7 +212,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	api := &serve.API{
 		Board: a.board, Log: a.log,
-		Fresh: a.freshStatus, Promise: a.promise, Switchover: a.askSwitchover, Restart: a.askRestart,
+		Fresh: a.freshStatus, Promise: a.promise, Switchover: a.askSwitchover, HandOver: a.askHandOver,
+		Restart: a.askRestart,
 	}
 	a.run(func() {
 		serve.Run(background, a.address(a.options.Ports.Agent), api.Handler(), a.certificates().Server(), a.log)
@@ -322,6 +323,7 @@ func (a *Agent) shutdown(ctx context.Context) {
 // handOverAtEnd goes on with rounds until the lease was given away, within the bound for a shutdown.
 func (a *Agent) handOverAtEnd(ctx context.Context, began time.Time) {
 	a.gave, a.ending = false, true
+	a.keeper.Renew() // is this Pod still known?
 	a.beginHandover(election.Termination, "", began)
 	for ctx.Err() == nil && !a.gave && time.Since(began) < a.options.StopBound {
 		pause := a.round(ctx, ctx)

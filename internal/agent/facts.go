@@ -64,6 +64,9 @@ func (a *Agent) leaseFacts(w *world) election.Lease {
 		Expired: v.Expired, ExpiredFor: v.ExpiredFor, Held: a.keeper != nil && a.fresh(w),
 		Members: v.Members, Position: v.Position, TimelineStart: v.TimelineStart, Timeline: v.Timeline,
 	}
+	if a.wasHandedOver(w) {
+		lease.Holder, lease.HolderPod = a.options.Instance, "" // as the holder would have written it
+	}
 	if v.Sync != "" {
 		set, err := election.ParseSyncSet(v.Sync)
 		if err != nil {

@@ -40,6 +40,7 @@ func TestAgent_failover(t *testing.T) {
 		{"switches over", testSwitchoverAsked},
 		{"keeps an instance stopped that is fenced by hand", testFenced},
 		{"goes on without the API server while all promise", testFailsafe},
+		{"hands over when its Pod is deleted by force", testDeletedByForce},
 		{"fails over when the lease has run out", testExpiry},
 		{"hands over when its server does not come back", testBroken},
 	} {
@@ -186,6 +187,22 @@ func testFailsafe(t *testing.T, c *testCluster) {
 	assert.Less(t, primary.agent.view().SinceRenewal, duration)
 	c.lease.cut(false, false)
 	c.start(agents[1].name)
+}
+
+// testDeletedByForce: the token of such a Pod is void at once, so the target takes the lease itself.
+func testDeletedByForce(t *testing.T, c *testCluster) {
+	primary := c.settled()[0]
+	timeline := primary.status().Timeline
+	primary.access.denied.Store(true)
+	began := time.Now()
+	primary.stop()
+	next := c.agents[c.lease.holder()]
+	require.NotEqual(t, primary.name, next.name)
+	next.await(long, "the primary", func(s agentapi.Status) bool { return s.Ready && s.Role == agentapi.RolePrimary })
+	t.Logf("another instance is primary %s after the Pod began to end", time.Since(began))
+	assert.Equal(t, timeline+1, next.status().Timeline)
+	assert.True(t, strings.Contains(next.log.String(), "Being handed the lease"))
+	c.start(primary.name)
 }
 
 func testExpiry(t *testing.T, c *testCluster) {

@@ -143,6 +143,8 @@ func (f *fakeLease) Watch(ctx context.Context, _ string, receive func(*coordinat
 type fakeAccess struct {
 	*fakeLease
 	cutOff atomic.Bool
+	// denied is what the API server says to a Pod that it does not know any more.
+	denied atomic.Bool
 }
 
 var errCutOff = errors.New("no route to host")
@@ -157,6 +159,9 @@ func (f *fakeAccess) Get(ctx context.Context) (*coordinationv1.Lease, error) {
 func (f *fakeAccess) Update(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	if f.cutOff.Load() {
 		return nil, errCutOff
+	}
+	if f.denied.Load() {
+		return nil, apierrors.NewUnauthorized("Unauthorized")
 	}
 	return f.fakeLease.Update(ctx, l)
 }

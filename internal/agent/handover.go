@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/pgsteward/pgsteward/internal/agent/lease"
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/election"
@@ -121,6 +124,8 @@ func (a *Agent) prepared(ctx context.Context, w *world) bool {
 	h := &a.handover
 	since := w.now.Sub(h.began)
 	others := a.others()
+	// A Pod that was deleted by force has two seconds, and its token is void.
+	hasty := h.kind == election.Termination && apierrors.IsUnauthorized(w.view.Err)
 	for _, member := range others {
 		answer, _ := a.peers.Answer(member.Name)
 		if (answer == nil || answer.Asked.Before(h.began)) && since < election.AnswerWait {
@@ -132,6 +137,9 @@ func (a *Agent) prepared(ctx context.Context, w *world) bool {
 			a.refuseHandover(w, refusalText(refused))
 			return false
 		}
+	}
+	if hasty {
+		return true
 	}
 	if !a.checkpointed(ctx, w) {
 		return false
@@ -259,15 +267,35 @@ func (a *Agent) giveAway(ctx context.Context, w *world) outcome {
 	}
 	a.log.Info("Giving the lease away", "target", target, "rule", w.decision.Rule, "reason", w.decision.Reason)
 	keeper := a.keeper
+	ending := a.ending
 	a.giving = a.begin(ctx, target, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, giveTimeout)
+		bounded, cancel := context.WithTimeout(ctx, giveTimeout)
 		defer cancel()
 		if target == "" {
-			return keeper.Stopped(ctx)
+			return keeper.Stopped(bounded)
 		}
-		return keeper.HandOver(ctx, target, position)
+		err := keeper.HandOver(bounded, target, position)
+		if err == nil || errors.Is(err, lease.ErrHeldByOther) || !ending {
+			return err
+		}
+		a.log.Warn("Having the target take the lease, since it cannot be written here", "target", target, "error", err)
+		return a.handOverByPeer(ctx, target)
 	})
 	return result
+}
+
+// handOverByPeer tells the target to take the lease, which this Pod may not write any more: it was deleted by force. What it says is
+// true for ever of the version that it names: nothing is written here before a later one was seen.
+func (a *Agent) handOverByPeer(ctx context.Context, target string) error {
+	client, err := a.peerClient()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, giveTimeout)
+	defer cancel()
+	return client.HandOver(ctx, a.host(target), agentapi.HandOverRequest{
+		Holder: a.options.Instance, PodUID: a.options.PodUID, LeaseVersion: a.leaseKeeper().View().Version,
+	})
 }
 
 // noteGiven takes note of how it went.

@@ -24,6 +24,8 @@ type requests struct {
 	switchover      *agentapi.SwitchoverRequest
 	begunSwitchover bool
 	restart         string
+	// handed is what a holder that has stopped said last.
+	handed agentapi.HandOverRequest
 }
 
 // takeSwitchover is a switchover that was asked for and has not begun; it goes on until endSwitchover.
@@ -154,6 +156,33 @@ func (a *Agent) askSwitchover(request agentapi.SwitchoverRequest) error {
 	a.board.Set(status) // before this is answered: who asked looks at it then
 	a.poke()
 	return nil
+}
+
+// askHandOver takes note that the holder of the lease has stopped and wants this instance to take it.
+func (a *Agent) askHandOver(request agentapi.HandOverRequest) error {
+	keeper := a.leaseKeeper()
+	if keeper == nil {
+		return errors.New("I have no configuration yet")
+	}
+	view := keeper.View()
+	if !view.Known || view.Holder != request.Holder || view.HolderPod != request.PodUID {
+		return fmt.Errorf("the lease is that of %q (Pod %s)", view.Holder, view.HolderPod)
+	}
+	a.log.Info("Being handed the lease", "holder", request.Holder, "version", request.LeaseVersion)
+	a.requests.mu.Lock()
+	defer a.requests.mu.Unlock()
+	a.requests.handed = request
+	a.poke()
+	return nil
+}
+
+// wasHandedOver says whether the holder of the lease, as it was seen last, has said that it has stopped and that this instance is to
+// take it. It says that of one version: if it renews the lease after all, that one is gone.
+func (a *Agent) wasHandedOver(w *world) bool {
+	a.requests.mu.Lock()
+	defer a.requests.mu.Unlock()
+	handed, v := a.requests.handed, w.view
+	return v.Known && handed.Holder != "" && v.Holder == handed.Holder && v.HolderPod == handed.PodUID && v.Version == handed.LeaseVersion
 }
 
 // askRestart begins a restart of PostgreSQL, or says why there is none.

@@ -21,6 +21,9 @@ func (a *Agent) runStandby(ctx context.Context, w *world) outcome {
 			return outcome{state: agentapi.StateWaiting, role: agentapi.RoleStandby, notReady: "reading the lease"}
 		}
 	}
+	if others := a.others(); upstream == "" && w.view.Known && len(others) > 0 && a.reclone == "" && a.back.rewind == "" {
+		upstream = others[0].Name // it asks for WAL, and only then knows that it has read all of its own
+	}
 	a.setupPID, a.setupDone, a.setupFailed = 0, "", failures{}
 	a.wasSetUp.Store(false)
 	if upstream != "" && (a.reclone != "" || a.back.rewind != "") {

@@ -67,6 +67,11 @@ func (c *Client) Switchover(ctx context.Context, host string, request Switchover
 	return c.ask(ctx, http.MethodPost, host, PathSwitchover, request, nil)
 }
 
+// HandOver tells the agent at host to take the lease. A *RefusedError says why it will not.
+func (c *Client) HandOver(ctx context.Context, host string, request HandOverRequest) error {
+	return c.ask(ctx, http.MethodPost, host, PathHandOver, request, nil)
+}
+
 // Restart asks the agent at host to restart PostgreSQL in its Pod. A *RefusedError says why it will not.
 func (c *Client) Restart(ctx context.Context, host string, request RestartRequest) error {
 	return c.ask(ctx, http.MethodPost, host, PathRestart, request, nil)

@@ -14,6 +14,8 @@ const (
 	PathPromise = "/v1/promise"
 	// PathSwitchover takes a SwitchoverRequest: 202 if it has begun, how it goes is in the Status; 409 and why if it cannot.
 	PathSwitchover = "/v1/switchover"
+	// PathHandOver takes a HandOverRequest: 202 if the lease is going to be taken, 409 and why if not.
+	PathHandOver = "/v1/handover"
 	// PathRestart takes a RestartRequest: 202 if PostgreSQL is going to be restarted, 409 and why if it cannot.
 	PathRestart = "/v1/restart"
 )
@@ -242,6 +244,15 @@ type Promise struct {
 type SwitchoverRequest struct {
 	// Target is the instance to become primary; empty: the best one.
 	Target string `json:"target,omitempty"`
+}
+
+// HandOverRequest is what a holder says that has stopped, to the instance that shall be primary, when it cannot write the lease
+// itself any more: the token of a Pod that was deleted by force is void at once.
+type HandOverRequest struct {
+	Holder string `json:"holder"`
+	PodUID string `json:"podUID"`
+	// LeaseVersion is the version of the lease that the holder has seen last. A lease that was written since is not handed over.
+	LeaseVersion string `json:"leaseVersion"`
 }
 
 // RestartRequest asks an agent to restart PostgreSQL in the Pod that runs.

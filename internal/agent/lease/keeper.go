@@ -40,6 +40,9 @@ type View struct {
 	Holding bool
 	// Failsafe says that the last renewal was by the promises of all members, since the API server did not answer.
 	Failsafe bool
+	// Syncs are the synchronous sets that may be in the Lease, published by this agent: of the last update that was answered, and of
+	// every one sent since, which may still be carried out.
+	Syncs []string
 	// Promise is the one that this agent has given and that has not run out; nil if there is none.
 	Promise *Promise
 	// Err is why the last request failed; nil if it did not.
@@ -88,11 +91,13 @@ type Keeper struct {
 	attempting  bool
 	publication Publication
 	// tried are the members of all publications since the last that is known to have been carried out.
-	tried     [][]string
-	lease     *coordinationv1.Lease
-	seenAt    time.Duration
-	expiry    *time.Timer
-	renewedAt time.Duration
+	tried [][]string
+	// triedSyncs are the synchronous sets likewise.
+	triedSyncs []string
+	lease      *coordinationv1.Lease
+	seenAt     time.Duration
+	expiry     *time.Timer
+	renewedAt  time.Duration
 	// writtenAt is when the last renewal through the API server was sent; byPromises says that there was one without it since.
 	writtenAt  time.Duration
 	byPromises bool
@@ -125,6 +130,8 @@ type Claim struct {
 	Seen Record
 	// Campaign takes it also from another holder, whose Lease has run out, if it still is the very version that was seen.
 	Campaign bool
+	// HandedOver takes it from a holder that has said that it has stopped, if it still is that version.
+	HandedOver bool
 	// Timeline is to be promoted to, and is written in the same update; 0: none. So is Sync, if it is not nil.
 	Timeline int64
 	Sync     *Sync
@@ -136,7 +143,7 @@ func (k *Keeper) Take(claim Claim) { k.setWant(true, claim) }
 func (k *Keeper) setWant(want bool, claim Claim) {
 	k.mu.Lock()
 	changed := k.want != want || claim.Timeline > 0 && k.claim.Timeline != claim.Timeline ||
-		claim.Campaign && (!k.claim.Campaign || k.claim.Seen.Version != claim.Seen.Version)
+		(claim.Campaign || claim.HandedOver) && (!k.claim.Campaign && !k.claim.HandedOver || k.claim.Seen.Version != claim.Seen.Version)
 	k.want, k.wantUntil, k.claim = want, k.now()+WantBound, claim
 	k.mu.Unlock()
 	if changed && want {
@@ -182,6 +189,9 @@ func (k *Keeper) Timings() Timings {
 	return k.timings
 }
 
+// Renew renews the Lease at once, if it is wanted.
+func (k *Keeper) Renew() { k.poke() }
+
 func (k *Keeper) poke() {
 	select {
 	case k.kick <- struct{}{}:
@@ -210,6 +220,7 @@ func (k *Keeper) view() View {
 		return view
 	}
 	view.Known, view.Record = true, recordOf(k.lease)
+	view.Syncs = append([]string{view.Sync}, k.triedSyncs...)
 	view.SinceChange = now - k.seenAt
 	view.Expired = view.SinceChange > k.duration()
 	view.ExpiredFor = max(0, view.SinceChange-k.duration())

@@ -97,7 +97,7 @@ func (k *Keeper) write(ctx context.Context, seen *coordinationv1.Lease) error {
 	}
 	won := !k.holding
 	k.holding, k.renewedAt, k.writtenAt, k.byPromises = true, sent, sent, false
-	k.tried = nil
+	k.tried, k.triedSyncs = nil, nil
 	k.claim.Campaign = false
 	k.kept = written.Annotations
 	until := sent + stopAlone(k.timings)
@@ -122,6 +122,9 @@ func (k *Keeper) begin(seen *coordinationv1.Lease) (*coordinationv1.Lease, error
 		return nil, err
 	}
 	k.attempting = true
+	if sync := desired.Annotations[naming.AnnotationSync]; sync != recordOf(seen).Sync && !slices.Contains(k.triedSyncs, sync) {
+		k.triedSyncs = append(k.triedSyncs, sync)
+	}
 	if members := k.publication.Members; len(members) > 0 {
 		k.tried = append(k.tried, members)
 		if len(k.tried) > maxTried {
@@ -142,7 +145,8 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 	}
 	view := k.view()
 	campaign := claim.Campaign && record.Version == claim.Seen.Version && view.Version == record.Version && view.Expired
-	if record.Holder != "" && record.Holder != k.self && !campaign {
+	handed := claim.HandedOver && record.Version == claim.Seen.Version
+	if record.Holder != "" && record.Holder != k.self && !campaign && !handed {
 		return nil, ErrHeldByOther
 	}
 	mine := record.Holder == k.self && record.HolderPod == k.pod
@@ -153,7 +157,7 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 	if record.Holder == k.self && record.HolderPod != "" && record.HolderPod != k.pod && !view.Expired {
 		return nil, ErrOtherPod
 	}
-	if view.Promise != nil && !k.handedOver(record) && !k.holding {
+	if p := view.Promise; p != nil && !k.handedOver(record) && !k.holding && !(handed && p.Holder == record.Holder && p.Pod == record.HolderPod) {
 		return nil, errPromised
 	}
 	lease := seen.DeepCopy()

@@ -94,9 +94,10 @@ type API struct {
 	Log   *slog.Logger
 	// Fresh is the status with everything as of now.
 	Fresh func(context.Context) (agentapi.Status, error)
-	// Promise answers a primary; Switchover and Restart begin what is asked for, or say why they do not.
+	// Promise answers a primary; the others begin what is asked for, or say why they do not.
 	Promise    func(agentapi.PromiseRequest) agentapi.Promise
 	Switchover func(agentapi.SwitchoverRequest) error
+	HandOver   func(agentapi.HandOverRequest) error
 	Restart    func(agentapi.RestartRequest) error
 }
 
@@ -114,6 +115,12 @@ func (a *API) Handler() http.Handler {
 		var request agentapi.SwitchoverRequest
 		if read(w, r, &request) {
 			accept(w, a.Switchover(request))
+		}
+	})
+	mux.HandleFunc("POST "+agentapi.PathHandOver, func(w http.ResponseWriter, r *http.Request) {
+		var request agentapi.HandOverRequest
+		if read(w, r, &request) {
+			accept(w, a.HandOver(request))
 		}
 	})
 	mux.HandleFunc("POST "+agentapi.PathRestart, func(w http.ResponseWriter, r *http.Request) {

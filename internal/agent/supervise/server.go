@@ -134,16 +134,23 @@ func (s *Server) Start(spec Spec) error {
 		if !left.kill(leftoversBound) {
 			s.line("PostgreSQL has ended, but processes of it that were killed are still there")
 		}
-		select { // its last words say why it ended
-		case <-drained:
-		case <-time.After(time.Second):
-		}
-		if err != nil { // and what it wrote to its log is being read
-			<-time.After(lastWords)
+		if s.Snapshot().Stopping == 0 {
+			awaitLastWords(drained, err)
 		}
 		s.ended(err)
 	}()
 	return nil
+}
+
+// awaitLastWords waits a moment for what a server that ended by itself has said, which may say why.
+func awaitLastWords(drained <-chan struct{}, err error) {
+	select {
+	case <-drained:
+	case <-time.After(time.Second):
+	}
+	if err != nil { // what it wrote to its log is being read
+		<-time.After(lastWords)
+	}
 }
 
 func (s *Server) copyLines(from io.ReadCloser) {
