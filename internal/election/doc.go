@@ -63,8 +63,8 @@
 // PostgreSQL uses is replaced only by what the published set covers, and the published set by a narrower one only when that is in
 // use and everything before it is confirmed. So of any n-k+1 of the set one has every commit; and a candidate that is not behind
 // any of them has them all: data on one timeline is the same up to its end, and a primary of a later timeline had everything when it
-// began it, by the same argument. The answers must have been asked for after the lease was seen expired, when nothing is
-// acknowledged any more. In preferred mode, with no standby, the set is empty: then only the primary's own data is complete, and
+// began it, by the same argument. The answers must have been asked for after the lease was seen expired and the candidate's own
+// promise had ended, when nothing is acknowledged any more. In preferred mode, with no standby, the set is empty: then only the primary's own data is complete, and
 // nobody takes over from it.
 //
 // Timelines are given once: the Lease has the highest that was ever given, and who is to be promoted writes a higher one first. If two
@@ -111,7 +111,8 @@
 //   - member: the Lease names it as a member.
 //   - promised: no promise that it gave counts any more.
 //   - able: its PostgreSQL works, as far as it knows.
-//   - answers (f): every member has answered since, or was silent for AnswerWait.
+//   - answers (f): every member has answered since, or was silent for AnswerWait. "Since" is since the lease ran out, or since the
+//     last promise that this instance gave ended, if that was later: until then its holder may have written.
 //   - furthest (f): no member that could take over is further. After Patience it does not wait for that one any more.
 //   - quorum (f): of the published synchronous set so many answered, and are not ahead, that it has every acknowledged commit.
 //   - lag (f): in asynchronous replication, it lacks no more than Policy.MaximumLag of what the last primary published.

@@ -48,7 +48,8 @@ type Lease struct {
 	// SystemIdentifier is that of the system whose primary the Lease is about; empty if none was ever made.
 	SystemIdentifier string
 	// Expired says whether the duration has passed since the last change that was seen, by the local monotonic clock, and
-	// ExpiredFor how long ago that was.
+	// ExpiredFor how long ago that was; or how long ago the last promise of this instance ended, if that was later, since its
+	// holder may have gone on until then.
 	Expired    bool
 	ExpiredFor time.Duration
 	// Held says whether this agent renewed it so recently that it may write, and has seen it in nobody else's hands since.

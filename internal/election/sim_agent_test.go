@@ -229,8 +229,12 @@ func (p *pod) facts() Facts {
 	}
 	if l := p.view; l != nil {
 		gone := now - p.seenAt - simTimings.Duration
+		expired := gone > 0
+		if p.promise.Holder != "" && !p.w.off["expired-for/promise"] {
+			gone = min(gone, now-p.promise.Remaining)
+		}
 		f.Lease = Lease{
-			Known: true, Holder: l.holder, HolderPod: l.pod, SystemIdentifier: l.system, Expired: gone > 0, ExpiredFor: max(0, gone),
+			Known: true, Holder: l.holder, HolderPod: l.pod, SystemIdentifier: l.system, Expired: expired, ExpiredFor: max(0, gone),
 			Held: p.fresh(), Members: l.members, Position: l.position.real(), TimelineStart: postgres.LSN(l.timelineStart),
 			Timeline: l.timeline, Sync: l.sync,
 		}

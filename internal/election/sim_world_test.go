@@ -195,7 +195,10 @@ func (w *world) run() (failure string) {
 			w.note("VIOLATION: %s", failure)
 			w.end()
 		default:
-			panic(p)
+			if len(w.off) == 0 {
+				panic(p)
+			}
+			failure = fmt.Sprint("the agent cannot act on it: ", p)
 		}
 	}()
 	w.planFaults()
@@ -230,6 +233,21 @@ func (w *world) end() {
 			w.note("%s members %+v, promise %+v", p.uid, p.facts().Members, p.facts().Promise)
 		}
 	}
+}
+
+// runUntil runs what is planned, and returns what was violated.
+func (w *world) runUntil(end time.Duration) (failure string) {
+	defer func() {
+		if v, ok := recover().(violation); ok {
+			failure = v.what
+		}
+	}()
+	for w.queue.Len() > 0 && w.now < end {
+		next, _ := heap.Pop(&w.queue).(*event) //nolint:errcheck // only events are pushed
+		w.now = next.at
+		next.do()
+	}
+	return ""
 }
 
 // unwell says what is wrong with a cluster that nothing is done to any more; empty: nothing.

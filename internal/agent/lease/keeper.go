@@ -224,6 +224,9 @@ func (k *Keeper) view() View {
 	view.SinceChange = now - k.seenAt
 	view.Expired = view.SinceChange > k.duration()
 	view.ExpiredFor = max(0, view.SinceChange-k.duration())
+	if k.promise != nil { // its holder may have written for as long, so what members said before may be too little
+		view.ExpiredFor = max(0, min(view.ExpiredFor, now-k.promise.Until))
+	}
 	if k.holding {
 		view.SinceRenewal = now - k.renewedAt
 		view.Remaining = max(0, k.timings.Duration-view.SinceRenewal)
