@@ -134,21 +134,22 @@ func (s *Server) Start(spec Spec) error {
 		if !left.kill(leftoversBound) {
 			s.line("PostgreSQL has ended, but processes of it that were killed are still there")
 		}
-		if s.Snapshot().Stopping == 0 {
-			awaitLastWords(drained, err)
-		}
+		awaitLastWords(drained, s.Snapshot().Stopping, err)
 		s.ended(err)
 	}()
 	return nil
 }
 
-// awaitLastWords waits a moment for what a server that ended by itself has said, which may say why.
-func awaitLastWords(drained <-chan struct{}, err error) {
+// awaitLastWords waits a moment for what the server has said, which may say why it ended; not if that was by force.
+func awaitLastWords(drained <-chan struct{}, stopping Mode, err error) {
+	if stopping == Kill {
+		return
+	}
 	select {
 	case <-drained:
 	case <-time.After(time.Second):
 	}
-	if err != nil { // what it wrote to its log is being read
+	if stopping == 0 && err != nil { // and what it wrote to its log is being read
 		<-time.After(lastWords)
 	}
 }
