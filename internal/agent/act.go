@@ -52,6 +52,7 @@ func (a *Agent) act(ctx context.Context, w *world) outcome {
 
 // want tells the keeper whether the lease is wanted.
 func (a *Agent) want(w *world) {
+	a.forgetSync(w)
 	a.publishLease(w)
 	decision := w.decision
 	claim := lease.Claim{Seen: w.view.Record, Timeline: decision.Timeline, Campaign: decision.Action == election.Campaign, HandedOver: a.wasHandedOver(w)}
@@ -222,6 +223,8 @@ func (a *Agent) settings(w *world, upstream string) postgres.Settings {
 		settings.ListenAddresses = a.options.ListenAddress
 	}
 	settings.VolumeSize = a.volumeSize
+	settings.SyncStandbys = syncNames(a.syncToUse(w))
+	settings.ReadOnly = a.disk.full != ""
 	if w.found.Standby || upstream != "" {
 		settings.Minimums = w.found.Control.Minimums
 	}
@@ -282,10 +285,13 @@ func (a *Agent) reload(ctx context.Context, w *world, upstream string) {
 		}
 	}
 	certificates := a.files.certificatesChanged(a.options.Paths)
-	if changed || certificates {
+	if changed || certificates || a.reloadPID == w.server.PID {
 		a.log.Info("Reloading PostgreSQL", "configuration", changed, "certificates", certificates)
 		a.upstream = upstream
-		a.server.Reload()
+		a.reloadPID = 0
+		if !a.server.Reload() {
+			a.reloadPID = w.server.PID // again in the next round
+		}
 		return // what it did to the server is seen in the next round
 	}
 	if w.state != nil && len(w.state.PendingRestart) == 0 {

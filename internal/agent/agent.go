@@ -93,6 +93,13 @@ type memory struct {
 	slots     *task
 	slotsNext time.Time
 	timelines timelines
+	syncing   syncing
+	// syncSent is what may have been sent to be published, without an answer, before a.sync began anew at syncSentAt.
+	syncSent   *lease.Sync
+	syncSentAt time.Time
+	disk       disk
+	// reloadPID is the server that could not be reloaded yet.
+	reloadPID int
 
 	handover handover
 	// giving gives the lease away; gave says that it has. ending says that the Pod ends.

@@ -95,6 +95,10 @@ func (a *Agent) promote(ctx context.Context, w *world) outcome {
 		result.notReady = "writing the timeline to the lease"
 		return result
 	}
+	if !a.maySyncPromote(ctx, w) {
+		result.notReady = "putting the synchronous standbys in force"
+		return result
+	}
 	a.log.Info("Promoting", "timeline", timeline, "from", w.state.Timeline, "lsn", w.state.Written.String())
 	if timeline > 0 {
 		if err := a.volume.ReserveTimelines(w.state.Timeline, timeline); err != nil {
@@ -115,10 +119,14 @@ func (a *Agent) promote(ctx context.Context, w *world) outcome {
 
 // servePrimary is the round of a primary that runs.
 func (a *Agent) servePrimary(ctx context.Context, w *world) outcome {
+	a.keepSync(w)
 	a.reload(ctx, w, "")
 	a.label(ctx, naming.RolePrimary)
 	a.setUp(ctx, w)
 	result := a.serverOutcome(w)
+	if result.problem == nil {
+		result.problem = a.syncProblem(w)
+	}
 	if a.setupFailed.count >= failuresReported && result.problem == nil {
 		result.problem = problem(reasonSetup, "roles, passwords, database or slots cannot be made: "+a.setupFailed.message)
 	}

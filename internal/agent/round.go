@@ -83,6 +83,7 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 		return *waiting
 	}
 	a.observe(ctx, w)
+	a.keepReserve(w)
 	if w.foundErr != nil {
 		if result := a.unreadable(ctx, w); result != nil {
 			return *result

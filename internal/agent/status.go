@@ -22,6 +22,9 @@ func (a *Agent) publish(w world, result outcome) bool {
 	if w.server.Running {
 		status.ServerStarted = &w.server.Started
 	}
+	if full := a.diskProblem(); full != nil && (status.Problem == nil || status.Problem.Reason == reasonServer) {
+		status.Problem = full
+	}
 	if status.Problem == nil {
 		status.Problem = a.accessProblem(&w)
 	}
@@ -69,6 +72,7 @@ func (a *Agent) describeRunning(w *world, status *agentapi.Status, notReady stri
 	a.describeSlots(w, status)
 	if !state.InRecovery {
 		a.describeHistory(w, status)
+		a.describeSync(w, status)
 		if status.Role != agentapi.RolePrimary && notReady == "" {
 			return "runs read-write, but is not the primary"
 		}

@@ -34,6 +34,10 @@ type Settings struct {
 	// PrimaryConninfo and PrimarySlot of a standby. They are harmless while the instance is primary.
 	PrimaryConninfo string
 	PrimarySlot     string
+	// ReadOnly makes transactions read-only unless their client says otherwise; it is stronger than the user's setting.
+	ReadOnly bool
+	// SyncStandbys is synchronous_standby_names. It has no effect on a standby.
+	SyncStandbys string
 	// Minimums are numbers that a standby must not go below; nil for a primary.
 	Minimums map[string]int
 }
@@ -71,6 +75,9 @@ func (s Settings) Merge() (merged Parameters, refused []string) {
 		merged[name] = value
 	}
 	maps.Copy(merged, owned)
+	if s.ReadOnly {
+		merged["default_transaction_read_only"] = "on"
+	}
 	for name, least := range floors {
 		raise(merged, name, least)
 	}
@@ -108,12 +115,16 @@ func (s Settings) owned() Parameters {
 		"recovery_target_timeline": "latest",
 		"primary_conninfo":         s.PrimaryConninfo,
 		"primary_slot_name":        s.PrimarySlot,
-		"ssl":                      "on",
-		"ssl_cert_file":            s.CertFile,
-		"ssl_key_file":             s.KeyFile,
-		"ssl_ca_file":              s.CAFile,
-		"password_encryption":      "scram-sha-256",
-		"allow_alter_system":       "off",
+		// The lease says the same, and more: see package election.
+		"synchronous_standby_names": s.SyncStandbys,
+		"ssl":                       "on",
+		"ssl_cert_file":             s.CertFile,
+		"ssl_key_file":              s.KeyFile,
+		"ssl_ca_file":               s.CAFile,
+		// A server whose process crashed ends as a whole, and the agent starts it again: that is counted, bounded and reported.
+		"restart_after_crash": "off",
+		"password_encryption": "scram-sha-256",
+		"allow_alter_system":  "off",
 		// The agent reads the log from pipes, and understands it only in English.
 		"log_destination":          "jsonlog",
 		"logging_collector":        "on",

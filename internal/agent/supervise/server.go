@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -213,13 +215,34 @@ func (s *Server) StopAndWait(ctx context.Context, bound time.Duration) {
 	}
 }
 
-// Reload tells the server to read its configuration and certificates again.
-func (s *Server) Reload() {
+// Reload tells the server to read its configuration and certificates again. It says whether it could: a server that was just
+// started would be ended by the signal.
+func (s *Server) Reload() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.snapshot.Running && !s.gone {
-		_ = syscall.Kill(s.snapshot.PID, syscall.SIGHUP)
+	if !s.snapshot.Running || s.gone || !expects(s.snapshot.PID, syscall.SIGHUP) {
+		return false
 	}
+	return syscall.Kill(s.snapshot.PID, syscall.SIGHUP) == nil
+}
+
+// expects says whether the process catches the signal, or holds it back for now; otherwise it would end by it.
+func expects(pid int, signal syscall.Signal) bool {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(content)) {
+		name, text, _ := strings.Cut(line, ":")
+		if name != "SigCgt" && name != "SigBlk" {
+			continue
+		}
+		mask, err := strconv.ParseUint(strings.TrimSpace(text), 16, 64)
+		if err == nil && mask&(1<<(uint(signal)-1)) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // SetWritable says that the server may accept writes from now on: it is being promoted. To be called before it is.

@@ -117,7 +117,7 @@ func TestServer_stops_fast(t *testing.T) {
 	require.ErrorIs(t, server.Start(spec), ErrRunning)
 	awaitWord(t, said, "up -D /nowhere")
 	assert.True(t, server.Snapshot().Writable)
-	server.Reload()
+	require.True(t, server.Reload())
 	awaitWord(t, said, "reload")
 	server.StopAndWait(t.Context(), bound)
 	now := server.Snapshot()
@@ -215,6 +215,16 @@ func TestLoggerTitle(t *testing.T) {
 	} {
 		assert.Equal(t, logger, loggerTitle.MatchString(title), title)
 	}
+}
+
+func TestServer_Reload_before_it_can_be(t *testing.T) {
+	t.Parallel()
+	server, spec, said := postmaster(t, "echo up; read line")
+	assert.False(t, server.Reload(), "nothing runs")
+	require.NoError(t, server.Start(spec))
+	awaitWord(t, said, "up")
+	assert.False(t, server.Reload())
+	assert.True(t, server.Snapshot().Running, "the signal would have ended it")
 }
 
 func TestServer_without_a_program(t *testing.T) {

@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/election"
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
+
+func TestSyncNames(t *testing.T) {
+	t.Parallel()
+	for text, set := range map[string]*election.SyncSet{
+		"": nil, `ANY 1 ("db-2")`: {Number: 1, Names: []string{"db-2"}}, `ANY 2 ("db-2","db-10","db-3")`: {Number: 2, Names: []string{"db-2", "db-10", "db-3"}},
+	} {
+		assert.Equal(t, text, syncNames(set))
+		parsed, err := parseSyncNames(text)
+		require.NoError(t, err)
+		assert.Equal(t, set, parsed)
+	}
+	assert.Empty(t, syncNames(&election.SyncSet{Names: []string{"db-2"}}), "of nobody")
+	_, err := parseSyncNames("*")
+	require.Error(t, err)
+}
+
+// write begins to write a row as the application does; the channel has the end of it.
+func (a *testAgent) write(t *testing.T, n int) <-chan error {
+	t.Helper()
+	done := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), long)
+	t.Cleanup(cancel)
+	go func() {
+		connection, err := pgx.Connect(ctx, fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres", a.paths.Run, a.cluster.ports.Postgres))
+		if err == nil {
+			_, err = connection.Exec(ctx, "INSERT INTO t VALUES ($1::int)", n)
+			_ = connection.Close(context.Background())
+		}
+		done <- err
+	}()
+	return done
+}
+
+// awaitSync waits until PostgreSQL and the lease have the set.
+func (a *testAgent) awaitSync(t *testing.T, set string) {
+	t.Helper()
+	a.await(long, "with "+set, func(s agentapi.Status) bool {
+		return s.Sync == set && a.cluster.lease.annotation(naming.AnnotationSync) == set
+	})
+}
+
+// TestAgent_synchronous is about commits that wait. Its parts build on each other.
+func TestAgent_synchronous(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 3)
+	mode := func(mode agentapi.SyncMode) {
+		c.change(func(c *agentapi.Config) { c.Availability.Synchronous = agentapi.Synchronous{Mode: mode, Number: 1} })
+	}
+	mode(agentapi.SyncRequired)
+	one, two, three := c.start("db-1"), c.start("db-2"), c.start("db-3")
+	one.awaitReady(agentapi.RolePrimary)
+	for _, standby := range []*testAgent{two, three} {
+		standby.awaitReady(agentapi.RoleStandby)
+	}
+	one.awaitSync(t, "ANY 1 (db-2,db-3)")
+	assert.Equal(t, "required", c.lease.annotation(naming.AnnotationSyncMode))
+	assert.Equal(t, []string{"db-2", "db-3"}, one.status().SyncStandbys)
+	two.answers("SHOW synchronous_standby_names", `ANY 1 ("db-1","db-3")`)
+	one.ask("CREATE TABLE t (n int)")
+
+	three.stop()
+	one.awaitSync(t, "ANY 1 (db-2)")
+	require.NoError(t, <-one.write(t, 1))
+
+	two.stop()
+	waiting := one.write(t, 2)
+	status := one.await(long, "blocked", func(s agentapi.Status) bool { return s.Problem != nil && s.Problem.Reason == reasonSyncBlocked })
+	assert.Contains(t, status.Problem.Message, "until 1 standbys confirm")
+	select {
+	case err := <-waiting:
+		require.Fail(t, "a commit was acknowledged that no standby has", "%v", err)
+	case <-time.After(2 * syncSettle):
+	}
+	c.start("db-2")
+	require.NoError(t, <-waiting)
+	one.awaitSync(t, "ANY 1 (db-2)")
+
+	mode(agentapi.SyncPreferred)
+	two.stop()
+	waiting = one.write(t, 3)
+	require.NoError(t, <-waiting, "it goes on when the set has shrunk")
+	require.Eventually(t, func() bool { return c.lease.annotation(naming.AnnotationSync) == "ANY 0 ()" }, long, often)
+	one.await(long, "degraded", func(s agentapi.Status) bool {
+		return s.Problem != nil && s.Problem.Reason == reasonSyncDegraded && s.Ready
+	})
+
+	mode(agentapi.SyncRequired)
+	c.start("db-2")
+	c.start("db-3")
+	one.awaitSync(t, "ANY 1 (db-2,db-3)")
+	one.await(long, "content", func(s agentapi.Status) bool { return s.Problem == nil })
+
+	c.lease.give("db-2")
+	two.awaitReady(agentapi.RolePrimary)
+	assert.NotEmpty(t, two.ask("SHOW synchronous_standby_names"), "from the beginning")
+	require.NoError(t, <-two.write(t, 4))
+	one.awaitFollowing(two)
+	two.awaitSync(t, "ANY 1 (db-1,db-3)")
+	assert.Equal(t, "4", two.ask("SELECT count(*)::text FROM t"))
+
+	mode(agentapi.SyncNone)
+	two.await(long, "asynchronous", func(s agentapi.Status) bool { return s.Sync == "" && c.lease.annotation(naming.AnnotationSync) == "" })
+	assert.Equal(t, "none", c.lease.annotation(naming.AnnotationSyncMode))
+	two.answers("SHOW synchronous_standby_names", "")
+}
