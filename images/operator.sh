@@ -1,20 +1,26 @@
 #!/usr/bin/env bash
 # operator.sh build|push|path VERSION - the operator's image: one static binary on nothing, with certificate authorities and a user.
 # build makes it in the cache if the program changed; push gives it to the registry, unless that has it, and writes the
-# reference to bin/images.env; path prints where the image's tarball is.
+# reference to bin/images.env; path prints where the image's tarball is. The same sources and the same Go give the same image, on
+# whatever machine.
 set -euo pipefail
 . "$(dirname "$0")/../hack/env.sh"
 . "$(dirname "$0")/lib.sh"
 MODULE=github.com/pgsteward/pgsteward
 ARCH=${ARCH:-amd64}
 KEEP=5 # images of earlier programs that stay in the cache
-PROGRAM=$STORE/operator/pgsteward
-CERTIFICATES=/etc/ssl/certs/ca-certificates.crt
+PROGRAM=$BIN/.operator/pgsteward # of this work tree: others build at the same time
+CERTIFICATES=$BIN/.operator/ca-certificates.crt
 
-# The same sources give the same program: no paths, no commit, no time in it.
+# The same sources give the same program: no paths, no commit, no time in it, and nothing that this machine's Go was told.
 compile() {
-  (cd "$ROOT" && CGO_ENABLED=0 GOOS=linux GOARCH=$ARCH go build -trimpath -buildvcs=false \
-    -ldflags "-s -w -X $MODULE/internal/cmd.version=$VERSION" -o "$PROGRAM" .) || die "the operator does not build"
+  mkdir -p "${PROGRAM%/*}"
+  (cd "$ROOT" && CGO_ENABLED=0 GOOS=linux GOARCH=$ARCH GOAMD64=v1 GOARM64=v8.0 GOFIPS140=off GOEXPERIMENT='' GOWORK=off GOFLAGS='' \
+    go build -trimpath -buildvcs=false -ldflags "-s -w -X $MODULE/internal/cmd.version=$VERSION" -o "$PROGRAM" .) ||
+    die "the operator does not build"
+  "$BIN/roots" >"$CERTIFICATES"
+  chmod 755 "$PROGRAM"
+  chmod 644 "$CERTIFICATES"
 }
 
 image_dir() { echo "$STORE/operator/$(cat "$PROGRAM" "$CERTIFICATES" "$ROOT/images/operator.sh" | short_hash)"; }
@@ -44,12 +50,11 @@ forget() {
 
 build() {
   local dir
-  [ -s "$CERTIFICATES" ] || add_packages ca-certificates
   mkdir -p "$STORE/operator"
+  tools
   compile
   dir=$(image_dir)
   if [ -d "$dir" ]; then touch "$dir"; return; fi
-  tools
   say "assembling the operator's image"
   rm -rf "$dir.partial"
   assemble "$dir"

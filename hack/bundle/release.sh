@@ -73,6 +73,7 @@ keep_bundle() {
   cp -r bundle "$RELEASE/bundle"
   {
     echo "# v$VERSION, as it was released. Nothing here changes."
+    echo "GO=$(go env GOVERSION)" # which gives the same images again
     echo "BUNDLE_IMAGE=$(hack/bundle/image.sh bundle "$RELEASE/bundle")"
     grep -v '^#' "$PINS"
   } >"$RELEASE/release.env"
