@@ -14,7 +14,6 @@ CERTIFICATES=$BIN/.operator/ca-certificates.crt
 
 # The same sources give the same program: no paths, no commit, no time in it, and nothing that this machine's Go was told.
 compile() {
-  mkdir -p "${PROGRAM%/*}"
   (cd "$ROOT" && CGO_ENABLED=0 GOOS=linux GOARCH=$ARCH GOAMD64=v1 GOARM64=v8.0 GOFIPS140=off GOEXPERIMENT='' GOWORK=off GOFLAGS='' \
     go build -trimpath -buildvcs=false -ldflags "-s -w -X $MODULE/internal/cmd.version=$VERSION" -o "$PROGRAM" .) ||
     die "the operator does not build"
@@ -50,15 +49,18 @@ forget() {
 
 build() {
   local dir
-  mkdir -p "$STORE/operator"
+  mkdir -p "$STORE/operator" "${PROGRAM%/*}"
   tools
+  exec 8>"${PROGRAM%/*}/lock"
+  flock 8 # one build of a work tree at a time
   compile
   dir=$(image_dir)
-  if [ -d "$dir" ]; then touch "$dir"; return; fi
+  if [ -d "$dir" ]; then touch "$dir"; exec 8>&-; return; fi
   say "assembling the operator's image"
   rm -rf "$dir.partial"
   assemble "$dir"
   forget
+  exec 8>&-
 }
 
 path() {

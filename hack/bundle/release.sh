@@ -27,15 +27,6 @@ check() {
   [[ "$VERSION" != *-* || "$CHANNELS" != *stable* ]] || die "v$VERSION is a pre-release: CHANNELS=candidate"
 }
 
-# keep NAME TARBALL: an image among those of releases; prints its reference by digest
-keep() {
-  local digest
-  digest=$(cat "$(dirname "$2")/digest")
-  mkdir -p "$KEPT"
-  [ -e "$KEPT/${digest#sha256:}.tar" ] || ln "$2" "$KEPT/${digest#sha256:}.tar" 2>/dev/null || cp "$2" "$KEPT/${digest#sha256:}.tar"
-  echo "$IMAGE_BASE/$1@$digest"
-}
-
 # pin_images: builds the images and writes what they are, by digest, into what is made of this tree
 pin_images() {
   local major reference
