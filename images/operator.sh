@@ -24,26 +24,28 @@ compile() {
 
 image_dir() { echo "$STORE/operator/$(cat "$PROGRAM" "$CERTIFICATES" "$ROOT/images/operator.sh" | short_hash)"; }
 
+# assemble DIR: other work trees with the same program may be at it, too; who is first has made it
 assemble() {
-  local dir=$1
-  mkdir -p "$dir.partial"
-  echo 'nonroot:x:65532:65532:nonroot:/:/sbin/nologin' >"$dir.partial/passwd"
-  chmod 644 "$dir.partial/passwd"
+  local dir=$1 partial=$1.partial.$$
+  mkdir -p "$partial"
+  echo 'nonroot:x:65532:65532:nonroot:/:/sbin/nologin' >"$partial/passwd"
+  chmod 644 "$partial/passwd"
   "$BIN/mkimage" -arch "$ARCH" -user 65532:65532 -workdir / -entrypoint /pgsteward \
-    -add "$PROGRAM=/pgsteward" -add "$dir.partial/passwd=/etc/passwd" -add "$CERTIFICATES=/etc/ssl/certs/ca-certificates.crt" \
+    -add "$PROGRAM=/pgsteward" -add "$partial/passwd=/etc/passwd" -add "$CERTIFICATES=/etc/ssl/certs/ca-certificates.crt" \
     -label org.opencontainers.image.title=pgsteward \
     -label org.opencontainers.image.version="$VERSION" \
     -label org.opencontainers.image.source="$SOURCE" \
     -label org.opencontainers.image.licenses=Apache-2.0 \
     -label org.opencontainers.image.description="A Kubernetes operator for PostgreSQL" \
-    -tag "pgsteward:$VERSION" -o "$dir.partial/image.tar" >"$dir.partial/digest"
-  mv "$dir.partial" "$dir"
+    -tag "pgsteward:$VERSION" -o "$partial/image.tar" >"$partial/digest"
+  mv -T "$partial" "$dir" 2>/dev/null || rm -rf "$partial"
 }
 
 # forget removes the images of all but the last few programs.
 forget() {
   local old
-  while read -r old; do rm -rf "$old"; done < <(find "$STORE/operator" -mindepth 1 -maxdepth 1 -type d -printf "%T@ %p\n" |
+  find "$STORE/operator" -mindepth 1 -maxdepth 1 -name '*.partial.*' -mmin +60 -exec rm -rf {} +
+  while read -r old; do rm -rf "$old"; done < <(find "$STORE/operator" -mindepth 1 -maxdepth 1 -type d ! -name "*.partial.*" -printf "%T@ %p\n" |
     sort -rn | cut -d" " -f2- | tail -n +$((KEEP + 1)))
 }
 
@@ -57,7 +59,6 @@ build() {
   dir=$(image_dir)
   if [ -d "$dir" ]; then touch "$dir"; exec 8>&-; return; fi
   say "assembling the operator's image"
-  rm -rf "$dir.partial"
   assemble "$dir"
   forget
   exec 8>&-
