@@ -23,7 +23,7 @@ func freePort(t *testing.T) int {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert,errcheck // it listens on TCP
+	return listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it listens on TCP
 }
 
 // TestBareAPIServer: the operator starts, gets ready and works where there is nothing beside Kubernetes and our CRD: no
