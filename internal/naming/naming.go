@@ -53,6 +53,8 @@ const (
 	// AnnotationForceDelete, "true" on a PostgresCluster that is being deleted, lets it go although something of it does not; the
 	// garbage collector removes the rest when it can.
 	AnnotationForceDelete = "pgsteward.io/force-delete"
+	// AnnotationHoldUpgrades, "true" on a PostgresCluster, makes OLM wait with upgrading the operator.
+	AnnotationHoldUpgrades = "pgsteward.io/hold-upgrades"
 	// AnnotationValidation, ValidationWarn on a PostgresCluster, makes the webhook warn of what it would refuse.
 	AnnotationValidation = "pgsteward.io/validation"
 	// ValidationWarn is the value of AnnotationValidation that counts.
