@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # source.sh VERSION - prints a folder with the tree that a release was made from, as its commit has it: unpacked into the cache, so
-# that old code can be built and run. source.sh --check compares every release in releases/ with its commit.
+# that old code can be built and run. source.sh --check compares every release in releases/ with its commit, and misses those that are gone.
 # A release's commit is the one that brought releases/vVERSION: that is known without tags, which a clone need not have.
 set -euo pipefail
 . "$(dirname "$0")/../env.sh"
@@ -23,8 +23,14 @@ commit_of() {
   echo "$commit"
 }
 
+# brought: the versions that any commit of the history brought
+brought() { git log --diff-filter=A --name-only --format= -- 'releases/*/release.env' | sed -n 's#^releases/v\([^/]*\)/.*#\1#p' | sort_versions; }
+
 check() {
   local version commit
+  for version in $(brought); do
+    [ -d "releases/v$version" ] || die "releases/v$version is gone; what was released stays in the catalog (clusters that run it upgrade from it)"
+  done
   for version in $(released); do
     commit=$(commit_of "$version")
     git diff --quiet "$commit" -- "releases/v$version" ||
