@@ -47,5 +47,5 @@ publish: ## Push the images of releases and the catalog to TO= (the local cluste
 	@hack/bundle/publish.sh $(or $(TO),$(REGISTRY))
 
 .PHONY: operatorhub
-operatorhub: ## Lay out in OUT= (bin/operatorhub) what the community catalogs want of us
+operatorhub: | $(OPM) ## Lay out in OUT= (bin/operatorhub) what the community catalogs want of us
 	@hack/bundle/operatorhub.sh $(or $(OUT),bin/operatorhub)
