@@ -55,6 +55,8 @@ func TestUnconverted(t *testing.T) {
 	}
 	err := s.kube.Patch(t.Context(), shown, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"postgresVersion":"17","storage":{"storageClassName":""}}}`)))
 	require.ErrorContains(t, err, "nothing converts between v1alpha1 and v1 at the moment")
+	err = s.kube.Create(t.Context(), cluster(t, "v1alpha1", namespace, "new", `{replicas: 1, postgresVersion: "16", storage: {size: 1Gi, storageClassName: ""}}`))
+	require.ErrorContains(t, err, "spec.version: Required value: nothing converts between v1alpha1 and v1 at the moment")
 }
 
 // withoutConversion takes the conversion off the CRD until the test ends, and returns the CRD.
