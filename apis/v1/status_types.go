@@ -13,6 +13,8 @@ const (
 	// PhaseRunning is the phase of a cluster that was ready once and is not known to have failed. Whether it serves just now is
 	// what the condition Ready says.
 	PhaseRunning Phase = "Running"
+	// PhaseUpgrading is the phase while the cluster gets another major version of PostgreSQL.
+	PhaseUpgrading Phase = "Upgrading"
 	// PhaseFailed is the phase of a cluster that does not serve and will not without somebody's help.
 	PhaseFailed Phase = "Failed"
 	// PhaseSuspended is the phase of a cluster whose instances are stopped because the spec says so.
@@ -69,6 +71,9 @@ const (
 	ReasonDeleting = "Deleting"
 	// ReasonDeletionBlocked: the cluster is being deleted and something does not go.
 	ReasonDeletionBlocked = "DeletionBlocked"
+
+	// ReasonRestoring: the data is made from a backup.
+	ReasonRestoring = "Restoring"
 
 	// ReasonImagePullFailed: an image cannot be pulled.
 	ReasonImagePullFailed = "ImagePullFailed"

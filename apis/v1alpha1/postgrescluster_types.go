@@ -42,6 +42,13 @@ type PostgresClusterList struct {
 }
 
 // PostgresClusterSpec is the cluster that is wanted.
+//
+// What v1 has under another name is required by a rule of its own, not by the schema: OLM validates every existing object against the
+// schema, and after an uninstallation, when nothing converts, a v1 object shown as v1alpha1 has none of it. In that time an update
+// through this version would lose what only v1 has; the second rule refuses it.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.postgresVersion)",message="a PostgreSQL version such as \"16\" is needed",reason=FieldValueRequired,fieldPath=".postgresVersion"
+// +kubebuilder:validation:XValidation:rule="has(oldSelf.postgresVersion)",message="nothing converts between v1alpha1 and v1 at the moment, since the operator is not installed or is being replaced; use pgsteward.io/v1, or try again when the operator runs"
 type PostgresClusterSpec struct {
 	// replicas is the number of instances, the primary included: 1 to 9.
 	// +kubebuilder:validation:Minimum=1
@@ -56,7 +63,7 @@ type PostgresClusterSpec struct {
 	// +kubebuilder:validation:Pattern=`^1[3-8](\.[0-9]+)?$`
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^1[34]')",messageExpression="'PostgreSQL ' + self + ' is not supported any more; use a version of 15 to 18, and move the data with pg_dump'"
 	// +kubebuilder:validation:XValidation:rule="self.substring(0, 2) == oldSelf.substring(0, 2)",messageExpression="'the major cannot be changed yet, from ' + oldSelf + ' to ' + self + '; keep ' + oldSelf.substring(0, 2) + ', or create a new cluster of the other version and move the data with pg_dump'"
-	// +required
+	// +optional
 	PostgresVersion string `json:"postgresVersion"`
 
 	// storage is the volume that each instance gets.
@@ -65,6 +72,8 @@ type PostgresClusterSpec struct {
 }
 
 // StorageSpec is the volume of each instance.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.storageClassName)",message="a StorageClass is needed; \"\" means the default one",reason=FieldValueRequired,fieldPath=".storageClassName"
 type StorageSpec struct {
 	// size of the volume, such as 10Gi; at least 128Mi. It can grow, where the storage class allows it, and never shrink.
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('128Mi')) >= 0",message="must be a quantity of at least 128Mi, such as 10Gi"
@@ -74,13 +83,14 @@ type StorageSpec struct {
 
 	// storageClassName is the StorageClass of new volumes; "" means the cluster's default class.
 	// +kubebuilder:validation:MaxLength=253
-	// +required
+	// +optional
 	StorageClassName string `json:"storageClassName"`
 }
 
-// Phase is a one-word summary of the conditions, for people.
+// Phase is a one-word summary of the conditions, for people: Creating, Ready or Failed.
 //
-// +kubebuilder:validation:Enum=Creating;Ready;Failed
+// +kubebuilder:validation:MaxLength=32
+// +kubebuilder:validation:XValidation:rule="self in ['Creating', 'Ready', 'Failed']",message="must be Creating, Ready or Failed"
 type Phase string
 
 const (

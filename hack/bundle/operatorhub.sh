@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # operatorhub.sh OUT - lays out what the community catalogs (k8s-operatorhub/community-operators and its sibling for OpenShift) take
 # in a pull request: operators/pgsteward/ with ci.yaml, catalog templates, and a folder for each release with its bundle and
-# release-config.yaml. They render the templates, pulling the bundles' images; the edges are those of our catalog.
+# release-config.yaml. They render the templates, pulling the bundles' images; so does this, and the edges must be those of our catalog.
 set -euo pipefail
 . "$(dirname "$0")/../env.sh"
 . "$(dirname "$0")/lib.sh"
@@ -73,5 +73,8 @@ for version in $(released); do
   cp -r "releases/v$version/bundle" "$out/$version"
   release_config "$version" >"$out/$version/release-config.yaml"
 done
-OPERATORHUB=$(realpath "$out") go test -count=1 -run OperatorHub ./internal/testing/packaging/ >&2
+rendered=$(mktemp -d)
+trap 'rm -rf "$rendered"' EXIT
+hack/bundle/templates.sh "$out/catalog-templates" "$rendered"
+OPERATORHUB=$(realpath "$out") RENDERED=$rendered go test -count=1 -run OperatorHub ./internal/testing/packaging/ >&2
 say "$out is ready; copy it into a fork of the catalogs' repository, one pull request for each release"

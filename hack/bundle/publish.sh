@@ -1,35 +1,65 @@
 #!/usr/bin/env bash
-# publish.sh REGISTRY - pushes the images of every release that this machine has made, and of the catalog, to a registry, under the
-# names that the bundles have for them. Images are pushed by content: what is there already is left alone. To the registry of the
-# local cluster (127.0.0.1:5000) it needs no credentials, and the cluster finds ghcr.io's images there.
+# publish.sh REGISTRY - pushes the images of every release, and of the catalog, to a registry, under the names that the bundles have
+# for them. Images are pushed by content: what is there already is left alone. What this machine has not kept is made again, but for
+# PostgreSQL's images, which have what Debian had that day: without those it fails. LACKING=skip, which is for tests on a local
+# cluster, goes on without, and says in bin/releases.env what to run instead (POSTGRES_17_IMAGE=...): what this tree builds.
 set -euo pipefail
 . "$(dirname "$0")/../env.sh"
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 [ -n "${1:-}" ] || die "usage: publish.sh REGISTRY"
-to=$1/${IMAGE_BASE#*/}
+TO=$1
+LACKING=${LACKING:-fail}
+INSTEAD=$BIN/releases.env
 
-# push REFERENCE TAG: the kept image that the reference names, and a name for people
-push() {
-  local digest=${1#*@} name=${1%@*}
-  local target=$to/${name##*/} tarball=$KEPT/${digest#sha256:}.tar
-  if ! "$BIN/crane" digest "$target@$digest" >/dev/null 2>&1; then
-    [ -f "$tarball" ] || die "$1 is not on this machine: it was made, and is to be published, on another (docs/releasing.md)"
-    say "pushing $target:$2"
-    retry 3 "$BIN/crane" push "$tarball" "$target:$2" >/dev/null 2>&1 || die "cannot push to $1 (is it up, have you logged in?)"
-    [ "$("$BIN/crane" digest "$target:$2")" = "$digest" ] || die "$target:$2 is not $digest after the push"
-  fi
+# remake VERSION NAME: an image of a release, among those that are kept
+remake() {
+  case $2 in
+  OPERATOR_IMAGE | BUNDLE_IMAGE) hack/bundle/remake.sh "$1" >&2 ;;
+  POSTGRES_*) own_postgres "$(major_of "$2")" >/dev/null ;;
+  esac
+}
+
+major_of() { tr -dc '0-9' <<<"${1%_IMAGE}"; }
+
+# own_postgres MAJOR: what this tree makes of it, which may be the same; prints its reference
+own_postgres() {
+  images/operand.sh build "$1"
+  keep postgres "$(images/operand.sh path "$1")"
+}
+
+# lacking VERSION NAME REFERENCE: it cannot be had any more
+lacking() {
+  local major own
+  [ "$LACKING" = skip ] ||
+    die "v$1's $2, $3, is not on this machine, and cannot be made again: it has the Debian packages of its day. Publish from the machine that made it"
+  major=$(major_of "$2")
+  say "v$1's image of PostgreSQL $major is lost (Debian has other packages now); ${INSTEAD#"$ROOT"/} names another"
+  own=$(own_postgres "$major")
+  in_registry "$own" || push_kept "$own" "$major"
+  echo "POSTGRES_${major}_IMAGE=$own" >>"$INSTEAD"
+}
+
+# publish VERSION NAME REFERENCE TAG
+publish() {
+  ! in_registry "$3" || return 0
+  is_kept "$3" || remake "$1" "$2"
+  if is_kept "$3"; then push_kept "$3" "$4"; else lacking "$1" "$2" "$3"; fi
 }
 
 [ -x "$BIN/crane" ] || hack/tools/build.sh image
+mkdir -p "$BIN"
+: >"$INSTEAD"
 for version in $(released); do
   while IFS='=' read -r name reference; do
     case $name in
-    BUNDLE_IMAGE | OPERATOR_IMAGE) push "$reference" "v$version" ;;
-    POSTGRES_*) push "$reference" "$(tr -dc '0-9' <<<"$name")-v$version" ;;
+    BUNDLE_IMAGE | OPERATOR_IMAGE) publish "$version" "$name" "$reference" "v$version" ;;
+    POSTGRES_*_IMAGE) publish "$version" "$name" "$reference" "$(major_of "$name")-v$version" ;;
     esac
   done <"releases/v$version/release.env"
 done
+sort -u -o "$INSTEAD" "$INSTEAD"
 catalog=$(hack/bundle/image.sh catalog catalog)
-push "$catalog" latest
+in_registry "$catalog" || push_kept "$catalog" latest
+"$BIN/crane" tag "$(at "$catalog")" latest 2>/dev/null
 echo "$catalog"

@@ -27,18 +27,9 @@ check() {
   [[ "$VERSION" != *-* || "$CHANNELS" != *stable* ]] || die "v$VERSION is a pre-release: CHANNELS=candidate"
 }
 
-# keep NAME TARBALL: an image among those of releases; prints its reference by digest
-keep() {
-  local digest
-  digest=$(cat "$(dirname "$2")/digest")
-  mkdir -p "$KEPT"
-  [ -e "$KEPT/${digest#sha256:}.tar" ] || ln "$2" "$KEPT/${digest#sha256:}.tar" 2>/dev/null || cp "$2" "$KEPT/${digest#sha256:}.tar"
-  echo "$IMAGE_BASE/$1@$digest"
-}
-
 # pin_images: builds the images and writes what they are, by digest, into what is made of this tree
 pin_images() {
-  local major reference
+  local major
   say "building the images of v$VERSION"
   images/operator.sh build "$VERSION"
   images/operand.sh build "${MAJORS[@]}"
@@ -47,14 +38,25 @@ pin_images() {
     echo "OPERATOR_IMAGE=$(keep pgsteward "$(images/operator.sh path "$VERSION")")"
     for major in "${MAJORS[@]}"; do
       echo "POSTGRES_${major}_IMAGE=$(keep postgres "$(images/operand.sh path "$major")")"
+      echo "POSTGRES_${major}_VERSION=$(cat "$(dirname "$(images/operand.sh path "$major")")/version")"
     done
   } >"$PINS"
-  # what kubectl apply -k config/default of the tag installs
-  reference=$(sed -n 's/^OPERATOR_IMAGE=//p' "$PINS")
+  pin_default
+}
+
+# pinned NAME: what PINS says
+pinned() { sed -n "s/^$1=//p" "$PINS"; }
+
+# pin_default: the same in what kubectl apply -k config/default of the tag installs
+pin_default() {
+  local major reference version
+  reference=$(pinned OPERATOR_IMAGE)
   sed -i "s#^  newName: .*#  newName: ${reference%@*}#; s#^  \(newTag\|digest\): .*#  digest: ${reference#*@}#" "$DEFAULTS"
+  sed -i '/name: POSTGRES_[0-9]*_VERSION$/,+1d' "$MANAGER"
   for major in "${MAJORS[@]}"; do
-    reference=$(sed -n "s/^POSTGRES_${major}_IMAGE=//p" "$PINS")
-    sed -i "/name: RELATED_IMAGE_POSTGRES_$major\$/ {n; s#value: .*#value: $reference#}" "$MANAGER"
+    reference=$(pinned "POSTGRES_${major}_IMAGE") version=$(pinned "POSTGRES_${major}_VERSION")
+    sed -i "/name: RELATED_IMAGE_POSTGRES_$major\$/ {n
+      s#value: .*#value: $reference\n        - name: POSTGRES_${major}_VERSION\n          value: \"$version\"#}" "$MANAGER"
   done
   for reference in $(grep -oh '@sha256:.*' "$PINS"); do
     cat "$DEFAULTS" "$MANAGER" | grep -q "${reference#@}" || die "neither $DEFAULTS nor $MANAGER took $reference"
@@ -73,6 +75,7 @@ keep_bundle() {
   cp -r bundle "$RELEASE/bundle"
   {
     echo "# v$VERSION, as it was released. Nothing here changes."
+    echo "GO=$(go env GOVERSION)" # which gives the same images again
     echo "BUNDLE_IMAGE=$(hack/bundle/image.sh bundle "$RELEASE/bundle")"
     grep -v '^#' "$PINS"
   } >"$RELEASE/release.env"

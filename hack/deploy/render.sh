@@ -2,7 +2,7 @@
 # render.sh FOLDER - prints the manifests of a kustomize folder under config/ with these images, given by the environment:
 #   OPERATOR_IMAGE, POSTGRES_15_IMAGE, POSTGRES_16_IMAGE, POSTGRES_17_IMAGE, POSTGRES_18_IMAGE
 # and the version that is in each, if it is known: POSTGRES_16_VERSION, such as 16.14.
-# A major without an image can be used only by clusters that name one.
+# A major without an image can be used only by clusters that name one. What config/ says of the last release's versions is not left.
 set -euo pipefail
 . "$(dirname "$0")/../env.sh"
 
@@ -38,7 +38,8 @@ END
     image=POSTGRES_${major}_IMAGE
     version=POSTGRES_${major}_VERSION
     printf '            - name: RELATED_IMAGE_POSTGRES_%s\n              value: "%s"\n' "$major" "${!image:-}"
-    [ -z "${!version:-}" ] || printf '            - name: %s\n              value: "%s"\n' "$version" "${!version}"
+    printf '            - name: %s\n' "$version"
+    if [ -n "${!version:-}" ]; then printf '              value: "%s"\n' "${!version}"; else printf '              $patch: delete\n'; fi
   done
   [ "$1" != manifests ] || container_image
 }

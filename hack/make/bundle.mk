@@ -30,8 +30,9 @@ scorecard: | $(OPERATOR_SDK) ## Run the scorecard's tests on bundle/, without a 
 	@hack/bundle/scorecard.sh
 
 .PHONY: catalog-validate
-catalog-validate: | $(OPM) ## Validate catalog/, and make the cache it is served from
+catalog-validate: | $(OPM) ## Validate catalog/, and serve it as catalog.Dockerfile says
 	@hack/bundle/validate.sh catalog
+	@hack/bundle/dockerfile.sh
 
 .PHONY: release
 release: | $(OPERATOR_SDK) $(KUSTOMIZE) $(OPM) ## Release VERSION=: images by digest, bundle, catalog, commit, tag (docs/releasing.md; CHANNELS, RELEASED, NEXT)
@@ -42,9 +43,9 @@ promote: | $(OPM) ## Put the released VERSION= into CHANNELS= (stable) of the ca
 	@hack/bundle/promote.sh $(VERSION) $(or $(CHANNELS),stable)
 
 .PHONY: publish
-publish: ## Push the images of releases and the catalog to TO= (127.0.0.1:5000: the local cluster pulls every name from there)
+publish: ## Push the images of releases and the catalog to TO= (the local cluster's registry: every name is pulled from there)
 	@hack/bundle/publish.sh $(or $(TO),$(REGISTRY))
 
 .PHONY: operatorhub
-operatorhub: ## Lay out in OUT= (bin/operatorhub) what the community catalogs want of us
+operatorhub: | $(OPM) ## Lay out in OUT= (bin/operatorhub) what the community catalogs want of us
 	@hack/bundle/operatorhub.sh $(or $(OUT),bin/operatorhub)

@@ -62,6 +62,7 @@ step_scripts() {
 step_packaging() {
   local out; out=$(mktemp -d)
   go test -count=1 ./internal/testing/packaging/ &&
+    hack/bundle/source.sh --check &&
     { [ ! -d releases ] || make -s operatorhub OUT="$out"; }
 }
 

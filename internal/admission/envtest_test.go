@@ -30,6 +30,9 @@ import (
 	"github.com/pgsteward/pgsteward/internal/observe"
 )
 
+// startTimeout bounds the start of etcd and the API server, which takes a few seconds on an idle machine.
+const startTimeout = 2 * time.Minute
+
 // server is a real API server with our CRD and webhook configuration, and the webhook itself in this process.
 type server struct {
 	config *rest.Config
@@ -84,10 +87,11 @@ func scheme() *runtime.Scheme {
 func start() (*server, error) {
 	root := filepath.Join("..", "..")
 	s := &server{env: &envtest.Environment{
-		Scheme:                scheme(),
-		CRDDirectoryPaths:     []string{filepath.Join(root, "config", "crd", "bases")},
-		ErrorIfCRDPathMissing: true,
-		WebhookInstallOptions: envtest.WebhookInstallOptions{Paths: []string{filepath.Join(root, "config", "webhook", "manifests.yaml")}},
+		Scheme:                   scheme(),
+		CRDDirectoryPaths:        []string{filepath.Join(root, "config", "crd", "bases")},
+		ErrorIfCRDPathMissing:    true,
+		ControlPlaneStartTimeout: startTimeout,
+		WebhookInstallOptions:    envtest.WebhookInstallOptions{Paths: []string{filepath.Join(root, "config", "webhook", "manifests.yaml")}},
 	}}
 	var err error
 	if s.config, err = s.env.Start(); err != nil {

@@ -56,6 +56,7 @@ func TestSchema(t *testing.T) {
 		"old: a number":              {"v1alpha1", "db", `{replicas: 1, postgresVersion: 15.2, storage: {size: 1Gi, storageClassName: schema}}`, "spec.postgresVersion"},
 		"old: replicas 0":            {"v1alpha1", "db", `{replicas: 0, postgresVersion: "15.2", storage: {size: 1Gi, storageClassName: schema}}`, "spec.replicas"},
 		"old: no replicas":           {"v1alpha1", "db", `{postgresVersion: "15.2", storage: {size: 1Gi, storageClassName: schema}}`, "spec.replicas: Required"},
+		"old: no version":            {"v1alpha1", "db", `{replicas: 1, storage: {size: 1Gi, storageClassName: schema}}`, "spec.postgresVersion: Required"},
 		"old: no storage":            {"v1alpha1", "db", `{replicas: 1, postgresVersion: "15.2"}`, "spec.storage: Required"},
 		"old: no class":              {"v1alpha1", "db", `{replicas: 1, postgresVersion: "15.2", storage: {size: 1Gi}}`, "spec.storage.storageClassName: Required"},
 		"old: a field of v1":         {"v1alpha1", "db", `{replicas: 1, postgresVersion: "15.2", storage: {size: 1Gi, storageClassName: schema}, suspend: true}`, `unknown field "spec.suspend"`},

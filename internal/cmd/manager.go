@@ -8,12 +8,14 @@ import (
 	"strings"
 	"time"
 
+	olmv2 "github.com/operator-framework/api/pkg/operators/v2"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap/zapcore"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -41,7 +43,7 @@ const (
 	leaderRetry    = 2 * time.Second
 )
 
-// Environment of the operator, set by its Deployment; the watched namespaces by OLM. RELATED_IMAGE_POSTGRES_16 is the default image of
+// Environment of the operator, set by its Deployment; the watched namespaces and the name of the OperatorCondition by OLM. RELATED_IMAGE_POSTGRES_16 is the default image of
 // 16, POSTGRES_16_VERSION its version, and RELATED_IMAGE_POSTGRES_16_12 the image for those who ask for just 16.12.
 const (
 	envOperatorImage   = "OPERATOR_IMAGE"
@@ -51,6 +53,8 @@ const (
 	envPostgresPrefix  = "POSTGRES_"
 	envPostgresVersion = "_VERSION"
 	leaderElectionName = "pgsteward-manager"
+
+	envOperatorCondition = "OPERATOR_CONDITION_NAME"
 )
 
 // majors are the PostgreSQL versions that spec.version allows.
@@ -98,21 +102,9 @@ func runManager(flags managerFlags) error {
 	if err != nil {
 		return err
 	}
-	hooks := newWebhooks(flags.webhookPort)
-	options.WebhookServer = hooks.server()
-	mgr, err := ctrl.NewManager(config, options)
-	if err != nil {
-		return fmt.Errorf("making the manager: %w", err)
-	}
-	reader, err := addController(mgr, settings)
+	mgr, err := newManager(config, options, newWebhooks(flags.webhookPort), settings)
 	if err != nil {
 		return err
-	}
-	if err := hooks.add(mgr, reader); err != nil {
-		return err
-	}
-	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
-		return fmt.Errorf("adding probes: %w", err)
 	}
 	log.Info("Starting the operator", "version", version, "operatorImage", settings.OperatorImage, "postgresImages", settings.PostgresImages)
 	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
@@ -121,7 +113,27 @@ func runManager(flags managerFlags) error {
 	return nil
 }
 
-func addController(mgr manager.Manager, settings build.Settings) (*observe.Reader, error) {
+// newManager is the operator, wired together.
+func newManager(config *rest.Config, options ctrl.Options, hooks webhooks, settings build.Settings) (manager.Manager, error) {
+	options.WebhookServer = hooks.server()
+	mgr, err := ctrl.NewManager(config, options)
+	if err != nil {
+		return nil, fmt.Errorf("making the manager: %w", err)
+	}
+	reader, err := addControllers(mgr, settings)
+	if err != nil {
+		return nil, err
+	}
+	if err := hooks.add(mgr, reader); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+		return nil, fmt.Errorf("adding probes: %w", err)
+	}
+	return mgr, nil
+}
+
+func addControllers(mgr manager.Manager, settings build.Settings) (*observe.Reader, error) {
 	changes := controllers.NewChanges()
 	reader := &observe.Reader{
 		Secrets: secrets(mgr, settings, changes),
@@ -130,14 +142,23 @@ func addController(mgr manager.Manager, settings build.Settings) (*observe.Reade
 		Agents:  &observe.Agents{Changed: changes.Changed, Log: mgr.GetLogger().WithName("agents")},
 		Now:     time.Now,
 	}
+	writer := &apply.Writer{Client: mgr.GetClient(), API: mgr.GetAPIReader()}
 	controller := &controllers.PostgresCluster{
 		Reader:   reader,
-		Writer:   &apply.Writer{Client: mgr.GetClient(), API: mgr.GetAPIReader()},
+		Writer:   writer,
 		Recorder: mgr.GetEventRecorder("pgsteward"),
 		Settings: settings,
 	}
 	if err := controller.SetupWithManager(mgr, changes); err != nil {
 		return nil, fmt.Errorf("setting up the controller: %w", err)
+	}
+	condition := &controllers.OperatorCondition{
+		Key:    types.NamespacedName{Namespace: settings.Namespace, Name: os.Getenv(envOperatorCondition)},
+		Writer: writer,
+		Now:    time.Now,
+	}
+	if err := condition.SetupWithManager(mgr); err != nil {
+		return nil, fmt.Errorf("setting up the controller of the OperatorCondition: %w", err)
 	}
 	return reader, nil
 }
@@ -213,7 +234,7 @@ func assignsUsers(config *rest.Config) (bool, error) {
 func managerOptions(flags managerFlags) (ctrl.Options, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme),
-		v1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		olmv2.AddToScheme(scheme), v1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return ctrl.Options{}, fmt.Errorf("making the scheme: %w", err)
 	}
 	byObject := map[client.Object]cache.ByObject{}

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
@@ -80,25 +79,59 @@ func (c *traffic) since(n int) []string {
 	return append([]string(nil), c.requests[n:]...)
 }
 
-// installRBAC applies what `make deploy` applies of config/rbac.
-func installRBAC(t *testing.T, c client.Client) {
+// requireRest waits until the operator asks for nothing during a second.
+func (c *traffic) requireRest(t *testing.T) {
 	t.Helper()
-	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}}))
-	folder := filepath.Join("..", "..", "config", "rbac")
-	for _, file := range []string{"role.yaml", "role_binding.yaml", "secrets_role.yaml", "leader_election_role.yaml", "leader_election_role_binding.yaml"} {
-		text, err := os.ReadFile(filepath.Join(folder, file))
-		require.NoError(t, err)
-		object := &unstructured.Unstructured{}
-		require.NoError(t, yaml.Unmarshal(text, &object.Object), file)
-		if kind := object.GetKind(); kind == "Role" || kind == "RoleBinding" {
-			object.SetNamespace(operatorNamespace)
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		before := c.count()
+		select {
+		case <-t.Context().Done():
+		case <-time.After(time.Second):
 		}
-		require.NoError(t, c.Create(t.Context(), object), file)
+		assert.Empty(collect, c.since(before))
+	}, patience, tick, "nothing happens any more")
+}
+
+// requireAllowed fails the test if the operator asked for something that its roles do not allow.
+func (c *traffic) requireAllowed(t *testing.T) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, request := range c.forbidden {
+		// a RoleBinding that has just been made is not known everywhere at once
+		assert.Contains(t, request, "/secrets", "the operator asked for something that its role does not allow")
 	}
 }
 
-// startManager runs the operator as its ServiceAccount, with the rights of config/rbac and no others.
-func startManager(t *testing.T, config *rest.Config) *traffic {
+// installRBAC applies the roles that `make deploy` applies, unless an earlier test has.
+func installRBAC(t *testing.T, c client.Client) {
+	t.Helper()
+	create := func(object client.Object, what string) {
+		t.Helper()
+		require.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), object)), what)
+	}
+	create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}}, "the operator's namespace")
+	for _, pattern := range []string{"rbac/*role.yaml", "rbac/*role_binding.yaml", "certificates/role*.yaml"} {
+		files, err := filepath.Glob(filepath.Join("..", "..", "config", filepath.FromSlash(pattern)))
+		require.NoError(t, err)
+		require.NotEmpty(t, files, pattern)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			for _, document := range strings.Split(string(text), "\n---\n") {
+				object := &unstructured.Unstructured{}
+				require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object), file)
+				if kind := object.GetKind(); kind == "Role" || kind == "RoleBinding" {
+					object.SetNamespace(operatorNamespace)
+				}
+				create(object, file)
+			}
+		}
+	}
+}
+
+// startManager runs the operator as its ServiceAccount, with the rights that `make deploy` gives and no others, until the test ends.
+func startManager(t *testing.T, config *rest.Config, flags managerFlags) *traffic {
 	t.Helper()
 	seen := &traffic{}
 	config.Impersonate = rest.ImpersonationConfig{
@@ -107,12 +140,12 @@ func startManager(t *testing.T, config *rest.Config) *traffic {
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next, seen} })
 	t.Setenv(envNamespace, operatorNamespace)
-	options, err := managerOptions(managerFlags{leaderElect: true, metricsAddress: "0", healthAddress: "0"})
+	flags.leaderElect, flags.metricsAddress = true, "0"
+	options, err := managerOptions(flags)
 	require.NoError(t, err)
 	options.Logger = log.Log
-	mgr, err := ctrl.NewManager(config, options)
-	require.NoError(t, err)
-	_, err = addController(mgr, build.Settings{
+	options.Controller.SkipNameValidation = new(true) // the tests run one operator after the other
+	mgr, err := newManager(config, options, newWebhooks(flags.webhookPort), build.Settings{
 		OperatorImage: "registry.example/pgsteward:1", PostgresImages: map[string]string{"16": "registry.example/postgres:16"},
 		ServiceAccount: operatorAccount, Namespace: operatorNamespace,
 	})
@@ -132,7 +165,8 @@ func TestManager(t *testing.T) {
 	config := apiserver.Config(t)
 	c := apiserver.Client(t)
 	installRBAC(t, c)
-	seen := startManager(t, config)
+	t.Setenv(envOperatorCondition, "") // as where there is no OLM
+	seen := startManager(t, config, managerFlags{healthAddress: "0"})
 	namespace := apiserver.Namespace(t, c)
 	key := types.NamespacedName{Namespace: namespace, Name: "prod-db"}
 	eventually := func(what string, condition func(collect *assert.CollectT)) {
@@ -182,16 +216,7 @@ func TestManager(t *testing.T) {
 			assert.Equal(collect, "primary", service.Spec.Selector[naming.LabelRole])
 		})
 	})
-	t.Run("a settled cluster costs nothing", func(t *testing.T) {
-		eventually("nothing happens any more", func(collect *assert.CollectT) {
-			before := seen.count()
-			select {
-			case <-t.Context().Done():
-			case <-time.After(time.Second):
-			}
-			assert.Empty(collect, seen.since(before))
-		})
-	})
+	t.Run("a settled cluster costs nothing", func(t *testing.T) { seen.requireRest(t) })
 	t.Run("a change of the spec arrives", func(t *testing.T) {
 		require.NoError(t, c.Get(t.Context(), key, cluster))
 		before := cluster.DeepCopy()
@@ -214,10 +239,5 @@ func TestManager(t *testing.T) {
 		assert.Len(t, claims.Items, 2)
 		assert.Empty(t, secrets.Items)
 	})
-	seen.mu.Lock()
-	defer seen.mu.Unlock()
-	for _, request := range seen.forbidden {
-		// a RoleBinding that has just been made is not known everywhere at once
-		assert.Contains(t, request, "/secrets", "the operator asked for something that its role does not allow")
-	}
+	seen.requireAllowed(t)
 }

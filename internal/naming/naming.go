@@ -84,7 +84,8 @@ const (
 	AnnotationRestart = "pgsteward.io/restart"
 	// AnnotationSpecHash has, on a Pod, the hash of what the spec wants of a Pod. It does not change with the operator's version.
 	AnnotationSpecHash = "pgsteward.io/spec-hash"
-
+	// AnnotationHoldUpgrades, "true" on a PostgresCluster, makes OLM wait with upgrading the operator.
+	AnnotationHoldUpgrades = "pgsteward.io/hold-upgrades"
 	// AnnotationValidation, ValidationWarn on a PostgresCluster, makes the webhook warn of what it would refuse.
 	AnnotationValidation = "pgsteward.io/validation"
 	// ValidationWarn is the value of AnnotationValidation that counts.

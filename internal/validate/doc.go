@@ -4,6 +4,7 @@
 //
 // The rules, in the order in which they are told:
 //
+//   - version: there is one; an object that came as v1alpha1 and was not converted has none
 //   - storage-class: the StorageClass exists
 //   - storage-growth: the volumes of a cluster that is to have larger ones can grow
 //   - image: the image's name can be one, and its tag is not obviously of another major (a warning)

@@ -43,6 +43,7 @@ type rule struct {
 }
 
 var rules = []rule{
+	{"version", version},
 	{"storage-class", storageClass},
 	{"storage-growth", storageGrowth},
 	{"image", image},

@@ -120,6 +120,7 @@ func TestVerdicts(t *testing.T) {
 		want, warning string // parts of the one error and the one warning; empty: none
 	}{
 		"a cluster that names nothing":               {after: cluster(), facts: standard},
+		"what nothing converted":                     {after: cluster(func(c *v1.PostgresCluster) { c.Spec.Version = "" }), facts: standard, want: "spec.version: Required value: nothing converts between v1alpha1 and v1"},
 		"nothing is known":                           {after: cluster(inClass("gone"), sized("9Gi"))},
 		"a class that exists":                        {after: cluster(inClass("elastic")), facts: standard},
 		"a class that does not exist":                {after: cluster(inClass("gone")), facts: standard, want: `spec.storage.storageClassName: Invalid value: "gone": there is no StorageClass "gone"; name one that exists (elastic, standard) or create it`},
@@ -270,7 +271,7 @@ func TestDocumentation(t *testing.T) {
 	for _, r := range rules {
 		inOrder = append(inOrder, r.name)
 	}
-	require.Equal(t, []string{"storage-class", "storage-growth", "image", "volumes", "names", "parameters", "memory", "availability", "annotations"}, inOrder)
+	require.Equal(t, []string{"version", "storage-class", "storage-growth", "image", "volumes", "names", "parameters", "memory", "availability", "annotations"}, inOrder)
 }
 
 // TestNeverPanics: whatever the spec and however little is known. What was not changed is never refused.

@@ -14,7 +14,7 @@ var importRules = []importRule{
 	{"controllers/...", []string{
 		"apis/...", "controllers/...",
 		"internal/plan", "internal/status", "internal/build", "internal/observe", "internal/apply", "internal/validate",
-		"internal/upgrade", "internal/backup", "internal/credential",
+		"internal/upgrade", "internal/backup", "internal/credential", "internal/upgradeable",
 		"internal/agentapi", "internal/facts", "internal/postgres", "internal/naming",
 	}},
 	// The only reader and the only writer.
@@ -25,6 +25,7 @@ var importRules = []importRule{
 	{"internal/webhookcert", []string{"internal/credential", "internal/naming"}},
 	// What decides, and what describes what was decided.
 	{"internal/validate", []string{"apis/...", "internal/facts", "internal/postgres", "internal/naming"}},
+	{"internal/upgradeable", []string{"apis/...", "internal/naming"}},
 	{"internal/status", []string{"apis/...", "internal/plan", "internal/facts", "internal/postgres", "internal/naming"}},
 	{"internal/build", []string{
 		"apis/...", "internal/plan", "internal/credential",
@@ -78,6 +79,7 @@ var libraryRules = []libraryRule{
 var purePackages = []string{
 	"internal/naming", "internal/postgres", "internal/facts", "internal/plan", "internal/election",
 	"internal/upgrade", "internal/backup", "internal/build", "internal/status", "internal/credential", "internal/validate",
+	"internal/upgradeable",
 }
 
 // standardLibraryOnly are packages that import nothing but the standard library.

@@ -1,8 +1,10 @@
 package packaging
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -36,7 +38,8 @@ type releaseConfig struct {
 	} `json:"catalog_templates"`
 }
 
-// TestOperatorHub judges what make operatorhub laid out in the folder OPERATORHUB.
+// TestOperatorHub judges what make operatorhub laid out in the folder OPERATORHUB, and the catalogs in the folder RENDERED that opm made
+// of the templates.
 func TestOperatorHub(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("OPERATORHUB")
@@ -51,6 +54,48 @@ func TestOperatorHub(t *testing.T) {
 		}
 		good(t, checkChannel(channel, c.bundles))
 	}
+	ours := loadCatalog(t, at("catalog", packageName))
+	good(t, checkSame(ours, loadCatalog(t, filepath.Join(os.Getenv("RENDERED"), "basic"))), "basic.yaml")
+	good(t, checkSameReleases(ours, loadCatalog(t, filepath.Join(os.Getenv("RENDERED"), "semver"))), "semver.yaml")
+}
+
+// checkSame wants a rendered catalog to be ours.
+func checkSame(ours, rendered catalog) []string {
+	var problems say
+	if !reflect.DeepEqual(ours.packages, rendered.packages) {
+		problems.add("it makes the package %v, and ours is %v", rendered.packages, ours.packages)
+	}
+	if !reflect.DeepEqual(ours.channels, rendered.channels) {
+		problems.add("it makes the channels %v, and ours are %v", rendered.channels, ours.channels)
+	}
+	if !reflect.DeepEqual(ours.deprecations, rendered.deprecations) {
+		problems.add("it makes the deprecations %v, and ours are %v", rendered.deprecations, ours.deprecations)
+	}
+	for _, name := range slices.Sorted(maps.Keys(ours.bundles)) {
+		if !reflect.DeepEqual(ours.bundles[name], rendered.bundles[name]) {
+			problems.add("the bundle %s, rendered from its image, is not the one in catalog/", name)
+		}
+	}
+	return problems
+}
+
+// checkSameReleases wants the channels of a catalog that is ordered by version alone to have our names, releases and images.
+func checkSameReleases(ours, rendered catalog) []string {
+	var problems say
+	names := func(c catalog) map[string][]string {
+		channels := map[string][]string{}
+		for _, channel := range c.channels {
+			for _, e := range channel.Entries {
+				channels[channel.Name] = append(channels[channel.Name], e.Name+" "+c.bundles[e.Name].Image)
+			}
+			slices.Sort(channels[channel.Name])
+		}
+		return channels
+	}
+	if got, want := names(rendered), names(ours); !reflect.DeepEqual(got, want) {
+		problems.add("it makes the channels %v, and ours are %v", got, want)
+	}
+	return problems
 }
 
 // loadTemplate reads a template in olm.template.basic.
@@ -71,6 +116,8 @@ func loadTemplate(tb testing.TB, path string) catalog {
 			c.channels = append(c.channels, b)
 		case "olm.bundle":
 			require.Regexp(tb, byDigest, b.Image)
+		case "olm.deprecations":
+			c.deprecations = append(c.deprecations, b)
 		default:
 			require.Fail(tb, "what is this?", b.Schema)
 		}

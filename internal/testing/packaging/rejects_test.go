@@ -2,6 +2,7 @@ package packaging
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -230,6 +231,42 @@ func TestRejectsReleased(t *testing.T) {
 	mentions(t, checkReleased(c, map[string]string{"0.1.0": image("0"), "0.2.0": image("1")}), "and it was released as "+image("1"))
 	mentions(t, checkReleased(c, map[string]string{"0.1.0": image("0")}), "the catalog has pgsteward.v0.2.0, which has not been released")
 	mentions(t, checkReleased(c, map[string]string{"0.3.0": image("0")}), "the released pgsteward.v0.3.0 is not in the catalog")
+}
+
+func TestRejectsCatalogDockerfile(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, old, replacement, says string }{
+		{"another opm", "FROM quay.io/operator-framework/opm:v", "FROM quay.io/operator-framework/opm:v9", "is from [quay.io/operator-framework/opm:v9"},
+		{"no label", "LABEL ", "LABEL x.", "has the label operators.operatorframework.io.index.configs.v1=, not /configs"},
+		{"another cache", `"--cache-dir=/tmp/cache", "--cache-only"`, `"--cache-dir=/cache", "--cache-only"`, "does not build and serve the same cache"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "Dockerfile")
+			content, err := os.ReadFile(at("catalog.Dockerfile"))
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(path, content, 0o600))
+			edit(t, path, c.old, c.replacement)
+			mentions(t, checkCatalogDockerfile(t, path), c.says)
+		})
+	}
+}
+
+func TestRejectsTemplates(t *testing.T) {
+	t.Parallel()
+	ours := line("0.1.0", "0.2.0", "0.3.0")
+	require.Empty(t, checkSame(ours, line("0.1.0", "0.2.0", "0.3.0")))
+	require.Empty(t, checkSameReleases(ours, line("0.1.0", "0.2.0", "0.3.0")))
+
+	rendered := line("0.1.0", "0.2.0", "0.3.0")
+	rendered.channels[1].Entries[2].SkipRange = ""
+	mentions(t, checkSame(ours, rendered), "it makes the channels")
+	assert.Empty(t, checkSameReleases(ours, rendered), "it has no ranges of ours")
+	rendered = line("0.1.0", "0.2.0", "0.3.0")
+	delete(rendered.bundles, "pgsteward.v0.2.0")
+	mentions(t, checkSame(ours, rendered), "the bundle pgsteward.v0.2.0, rendered from its image, is not the one in catalog/")
+	mentions(t, checkSameReleases(ours, rendered), "it makes the channels")
+	mentions(t, checkSameReleases(ours, line("0.1.0", "0.2.0")), "it makes the channels")
 }
 
 // mentions wants one of the problems to say it.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -88,21 +89,35 @@ func checkCatalogDockerfile(tb testing.TB, path string) []string {
 	}
 	const cache = `"--cache-dir=/tmp/cache"`
 	var builds, serves bool
+	var from []string
 	for line := range strings.Lines(string(content)) {
 		line = strings.TrimSpace(line)
 		switch {
-		case strings.HasPrefix(line, "FROM ") && strings.HasSuffix(line, ":latest"):
-			problems.add("the catalog's Dockerfile does not pin opm: %s", line)
+		case strings.HasPrefix(line, "FROM "):
+			from = append(from, strings.Fields(line)[1])
 		case strings.HasPrefix(line, "RUN ") && strings.Contains(line, `"--cache-only"`):
 			builds = strings.Contains(line, cache)
 		case strings.HasPrefix(line, "CMD "):
 			serves = strings.Contains(line, cache)
 		}
 	}
+	if want := "quay.io/operator-framework/opm:" + pinnedOPM(tb); len(from) != 2 || from[0] != want || from[1] != want {
+		problems.add("the catalog's Dockerfile is from %v, not twice from %s: what makes the cache must be what serves it, and what we test with", from, want)
+	}
 	if !builds || !serves {
 		problems.add("the catalog's Dockerfile does not build and serve the same cache, %s", cache)
 	}
 	return problems
+}
+
+// pinnedOPM is the version of opm that the tools' module pins.
+func pinnedOPM(tb testing.TB) string {
+	tb.Helper()
+	content, err := os.ReadFile(at("hack", "tools", "opm", "go.mod"))
+	require.NoError(tb, err)
+	match := regexp.MustCompile(`github.com/operator-framework/operator-registry (v\S+)`).FindSubmatch(content)
+	require.NotNil(tb, match, "hack/tools/opm pins no operator-registry")
+	return string(match[1])
 }
 
 // TestDefault: what kubectl apply -k config/default installs is the last release's operator; before the first, what is developed.
