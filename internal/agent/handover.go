@@ -393,7 +393,7 @@ func (a *Agent) seek(ctx context.Context, w *world) {
 	a.seeking = a.begin(ctx, "promises", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, seekTimeout)
 		defer cancel()
-		for _, name := range a.askPromises(ctx, names, duration) {
+		for _, name := range a.askPromises(ctx, names, duration, true) {
 			got[name] = asked
 		}
 		return nil

@@ -71,18 +71,18 @@ func (a *Agent) askToGoOn(ctx context.Context, members []string, duration time.D
 	if server := a.server.Snapshot(); !server.Writable || server.Stopping != 0 {
 		return nil
 	}
-	return a.askPromises(ctx, members, duration)
+	return a.askPromises(ctx, members, duration, false)
 }
 
-// askPromises asks members to promise that they do not become primary, all at once.
-func (a *Agent) askPromises(ctx context.Context, members []string, duration time.Duration) (promised []string) {
+// askPromises asks members to promise that they do not become primary, all at once: in order to go on, or to take over.
+func (a *Agent) askPromises(ctx context.Context, members []string, duration time.Duration, takeOver bool) (promised []string) {
 	client, err := a.peerClient()
 	if err != nil {
 		a.log.Warn("Asking for promises failed", "error", err)
 		return nil
 	}
 	request := agentapi.PromiseRequest{
-		Holder: a.options.Instance, PodUID: a.options.PodUID, DurationMillis: duration.Milliseconds(),
+		Holder: a.options.Instance, PodUID: a.options.PodUID, DurationMillis: duration.Milliseconds(), TakeOver: takeOver,
 	}
 	var mu sync.Mutex
 	var group sync.WaitGroup

@@ -126,7 +126,7 @@ func (a *Agent) promise(request agentapi.PromiseRequest) agentapi.Promise {
 		answer.Why = "I have no configuration yet"
 		return answer
 	}
-	answer.Why = keeper.Promise(request.Holder, request.PodUID, time.Duration(request.DurationMillis)*time.Millisecond)
+	answer.Why = keeper.Promise(request.Holder, request.PodUID, time.Duration(request.DurationMillis)*time.Millisecond, request.TakeOver)
 	answer.Promised = answer.Why == ""
 	a.log.Info("Asked for a promise", "holder", request.Holder, "promised", answer.Promised, "why", answer.Why)
 	return answer

@@ -229,6 +229,8 @@ type PromiseRequest struct {
 	Holder         string `json:"holder"`
 	PodUID         string `json:"podUID"`
 	DurationMillis int64  `json:"durationMillis"`
+	// TakeOver: this Pod does not go on as the primary, but wants to begin.
+	TakeOver bool `json:"takeOver,omitempty"`
 }
 
 // Promise is a member's answer.

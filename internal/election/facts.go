@@ -156,8 +156,10 @@ type Facts struct {
 	Forced bool
 	// Members are the others, without Self.
 	Members []Member
-	// Promise is the last one given.
+	// Promise is the last one given. Young says that this agent was started less than a duration ago, so that there may be
+	// one that it has forgotten.
 	Promise Promise
+	Young   bool
 	Request Request
 	// Waited is how long nobody has been the holder.
 	Waited time.Duration

@@ -7,11 +7,17 @@ import (
 )
 
 // MayPromise says why this instance must not promise to the Pod of a holder that it will not campaign; empty: it may. A promise
-// lasts for the duration of the Lease, by the clock of the one who gives it, from when it was asked for.
-func MayPromise(f Facts, holder, pod string) string { return mayPromise(f, holder, pod, nil) }
+// lasts for the duration of the Lease, by the clock of the one who gives it, from when it was asked for. takeOver says that the
+// Pod does not go on, but seeks the promise in order to begin.
+func MayPromise(f Facts, holder, pod string, takeOver bool) string {
+	return mayPromise(f, holder, pod, takeOver, nil)
+}
 
-func mayPromise(f Facts, holder, pod string, off without) string {
+func mayPromise(f Facts, holder, pod string, takeOver bool, off without) string {
 	p := f.Promise
+	if takeOver && f.Young && !off["promise/forgotten"] {
+		return "was started a moment ago, and may have forgotten what it promised to another Pod"
+	}
 	if !off["promise/one-pod"] && p.Remaining > 0 && (p.Holder != holder || p.Pod != pod) {
 		return fmt.Sprintf("has promised to %s (Pod %s) for %s more", p.Holder, p.Pod, p.Remaining.Round(time.Millisecond))
 	}

@@ -11,19 +11,24 @@ func TestMayPromise(t *testing.T) {
 	t.Parallel()
 	f := facts(exact(100), Data{}, Data{}).held("db-1")
 	f.Lease.HolderPod = "pod-1"
-	assert.Empty(t, MayPromise(f, "db-1", "pod-1"))
-	assert.Empty(t, MayPromise(f, "db-1", "pod-new"), "who is to be the holder may change its Pod")
-	assert.Contains(t, MayPromise(f, "db-3", "pod-3"), "db-1 holds the lease")
+	assert.Empty(t, MayPromise(f, "db-1", "pod-1", false))
+	assert.Empty(t, MayPromise(f, "db-1", "pod-new", true), "who is to be the holder may change its Pod")
+	assert.Contains(t, MayPromise(f, "db-3", "pod-3", false), "db-1 holds the lease")
 
 	f.Promise = Promise{Holder: "db-1", Pod: "pod-1", Remaining: time.Second}
-	assert.Empty(t, MayPromise(f, "db-1", "pod-1"), "again")
-	assert.Contains(t, MayPromise(f, "db-1", "pod-new"), "has promised to db-1 (Pod pod-1) for 1s more")
+	assert.Empty(t, MayPromise(f, "db-1", "pod-1", false), "again")
+	assert.Contains(t, MayPromise(f, "db-1", "pod-new", true), "has promised to db-1 (Pod pod-1) for 1s more")
 	f.Promise.Remaining = 0
-	assert.Empty(t, MayPromise(f, "db-1", "pod-new"))
+	assert.Empty(t, MayPromise(f, "db-1", "pod-new", true))
+
+	f.Young = true
+	assert.Empty(t, MayPromise(f, "db-1", "pod-1", false), "who goes on has its right from before, and keeps it")
+	assert.Contains(t, MayPromise(f, "db-1", "pod-new", true), "may have forgotten")
+	f.Young = false
 
 	f.Lease.Holder = "db-2"
-	assert.Contains(t, MayPromise(f, "db-1", "pod-1"), "db-2 holds the lease", "which is this instance")
-	assert.Empty(t, MayPromise(Facts{Self: "db-2"}, "db-1", "pod-1"), "a promise binds only who gives it")
+	assert.Contains(t, MayPromise(f, "db-1", "pod-1", false), "db-2 holds the lease", "which is this instance")
+	assert.Empty(t, MayPromise(Facts{Self: "db-2"}, "db-1", "pod-1", false), "a promise binds only who gives it")
 }
 
 func TestByPromises(t *testing.T) {

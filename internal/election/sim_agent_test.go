@@ -55,6 +55,7 @@ type memory struct {
 	noHolder     time.Duration
 	restartAt    time.Duration
 	refused      bool
+	startedAt    time.Duration
 	againAt      time.Duration
 	last         Decision
 }
@@ -82,7 +83,8 @@ func (w *world) newPod(i *instance) *pod {
 func (p *pod) restart() {
 	p.epoch++
 	p.memory = memory{
-		promised: map[string]time.Duration{}, answers: map[string]answer{}, askingSince: -1, downSince: -1, noHolder: -1,
+		startedAt: p.clock(),
+		promised:  map[string]time.Duration{}, answers: map[string]answer{}, askingSince: -1, downSince: -1, noHolder: -1,
 	}
 	epoch := p.epoch
 	var round, renew, watch func()
@@ -321,7 +323,7 @@ func (p *pod) status() answer {
 
 // askAll asks the members for their status, and for a promise if that is sought.
 func (p *pod) askAll(names []string, status, promise bool) {
-	now := p.clock()
+	now, takeOver := p.clock(), !p.holding
 	if now-p.askedAt < 200*time.Millisecond {
 		return
 	}
@@ -344,7 +346,7 @@ func (p *pod) askAll(names []string, status, promise bool) {
 		}
 		if promise {
 			p.w.ask(p, name, func(other *pod) func() {
-				if !other.giveTo(p.instance.name, p.uid) {
+				if !other.giveTo(p.instance.name, p.uid, takeOver) {
 					return func() {}
 				}
 				return func() {
@@ -358,12 +360,12 @@ func (p *pod) askAll(names []string, status, promise bool) {
 }
 
 // giveTo promises to the Pod of a holder, or not.
-func (p *pod) giveTo(holder, uid string) bool {
-	f := Facts{Self: p.instance.name, Promise: p.promiseNow()}
+func (p *pod) giveTo(holder, uid string, takeOver bool) bool {
+	f := Facts{Self: p.instance.name, Promise: p.promiseNow(), Young: p.clock()-p.startedAt < simTimings.Duration}
 	if p.view != nil {
 		f.Lease.Holder = p.view.holder
 	}
-	if mayPromise(f, holder, uid, p.w.off) != "" {
+	if mayPromise(f, holder, uid, takeOver, p.w.off) != "" {
 		return false
 	}
 	if !p.w.off["promise/kept"] {

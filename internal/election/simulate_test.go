@@ -88,7 +88,7 @@ func mutations() []string {
 	for _, c := range candidacy {
 		names = append(names, "candidate/"+c.name)
 	}
-	return append(names, "candidate/after-expiry", "expired-for/promise", "quorum/exact", "timeline/newer", "timeline/given-once", "promise/one-pod", "promise/kept",
+	return append(names, "candidate/after-expiry", "expired-for/promise", "quorum/exact", "timeline/newer", "timeline/given-once", "promise/one-pod", "promise/kept", "promise/forgotten",
 		"failsafe/all", "failsafe/nobody", "failsafe/in-time", "failsafe/pending", "other-pod/expired", "other-pod/promise",
 		"writer-may-live/expired", "campaign/alone", "no-holder/exact", "hand-over/clean", "hand-over/received", "hand-over/holds-nothing",
 		"successor/after-down", "successor/quorum", "successor/lag", "successor/stopped", "sync/publish-first", "sync/settled", "sync/initial", "sync/pending",

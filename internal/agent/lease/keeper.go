@@ -103,7 +103,9 @@ type Keeper struct {
 	byPromises bool
 	holding    bool
 	promise    *Promise
-	err        error
+	// startedAt is when this keeper began: what was promised before is forgotten.
+	startedAt time.Duration
+	err       error
 	// deniedAt is when the first request was denied after the last one that was not; nil if none was.
 	deniedAt *time.Duration
 }
@@ -112,7 +114,7 @@ type Keeper struct {
 func NewKeeper(options Options, timings Timings) *Keeper {
 	return &Keeper{
 		options: options, api: options.API, self: options.Self, pod: options.Pod, now: options.Now, log: options.Log,
-		timings: timings, kick: make(chan struct{}, 1),
+		timings: timings, kick: make(chan struct{}, 1), startedAt: options.Now(),
 	}
 }
 

@@ -446,7 +446,7 @@ func TestKeeper_is_handed_the_lease_by_its_holder(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
 	f.heldBy(t, "db-2", "pod-b")
-	require.Empty(t, f.Promise("db-2", "pod-b", time.Second))
+	require.Empty(t, f.Promise("db-2", "pod-b", time.Second, false))
 	claim := Claim{Seen: f.View().Record, HandedOver: true}
 	f.store.put(func(*coordinationv1.Lease) {}) // the holder renewed it after all
 	f.Take(claim)
@@ -462,11 +462,11 @@ func TestKeeper_promises(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
 	f.heldBy(t, "db-2", "pod-b")
-	assert.Contains(t, f.Promise("db-3", "pod-c", time.Second), "db-2 holds the lease")
-	assert.Contains(t, f.Promise("db-1", "pod-a", time.Second), "myself")
-	assert.NotEmpty(t, f.Promise("db-2", "pod-b", time.Hour))
-	require.Empty(t, f.Promise("db-2", "pod-b", 20*time.Second))
-	assert.NotEmpty(t, f.Promise("db-2", "pod-new", 20*time.Second), "to one Pod at a time")
+	assert.Contains(t, f.Promise("db-3", "pod-c", time.Second, false), "db-2 holds the lease")
+	assert.Contains(t, f.Promise("db-1", "pod-a", time.Second, false), "myself")
+	assert.NotEmpty(t, f.Promise("db-2", "pod-b", time.Hour, false))
+	require.Empty(t, f.Promise("db-2", "pod-b", 20*time.Second, false))
+	assert.NotEmpty(t, f.Promise("db-2", "pod-new", 20*time.Second, false), "to one Pod at a time")
 
 	f.clock += 9 * time.Second // the lease has run out, the promise has not
 	f.Take(Claim{Seen: f.View().Record, Campaign: true})
@@ -483,7 +483,7 @@ func TestKeeper_promises(t *testing.T) {
 	f.Take(Claim{Seen: f.View().Record})
 	require.NoError(t, f.attempt(t.Context()))
 	assert.True(t, f.View().Holding)
-	assert.NotEmpty(t, f.Promise("db-2", "pod-b", time.Second), "who holds it promises nothing")
+	assert.NotEmpty(t, f.Promise("db-2", "pod-b", time.Second, false), "who holds it promises nothing")
 }
 
 func TestKeeper_goes_on_by_promises(t *testing.T) {
@@ -532,4 +532,14 @@ func TestKeeper_goes_on_by_promises(t *testing.T) {
 	f.store.err = nil
 	require.NoError(t, f.attempt(t.Context()))
 	assert.False(t, f.View().Failsafe)
+}
+
+func TestKeeper_Promise_after_a_restart(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	assert.Contains(t, f.Promise("db-2", "pod-new", 8*time.Second, true), "may have forgotten",
+		"the agent before this one may have promised to another Pod, which goes on by that")
+	require.Empty(t, f.Promise("db-2", "pod-b", 8*time.Second, false), "who goes on has asked before")
+	f.clock += 8 * time.Second
+	require.Empty(t, f.Promise("db-2", "pod-new", 8*time.Second, true))
 }

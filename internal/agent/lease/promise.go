@@ -18,11 +18,11 @@ type Promise struct {
 }
 
 // Promise promises the holder not to become primary for that long, from now on; or it says why it does not.
-func (k *Keeper) Promise(holder, pod string, duration time.Duration) (why string) {
+func (k *Keeper) Promise(holder, pod string, duration time.Duration, takeOver bool) (why string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	view := k.view()
-	facts := election.Facts{Self: k.self, Pod: k.pod, Lease: election.Lease{Known: view.Known, Holder: view.Holder}}
+	facts := election.Facts{Self: k.self, Pod: k.pod, Young: k.now()-k.startedAt < max(duration, k.timings.Duration), Lease: election.Lease{Known: view.Known, Holder: view.Holder}}
 	if view.Promise != nil {
 		facts.Promise = election.Promise{Holder: view.Promise.Holder, Pod: view.Promise.Pod, Remaining: view.Promise.Remaining}
 	}
@@ -36,7 +36,7 @@ func (k *Keeper) Promise(holder, pod string, duration time.Duration) (why string
 	case k.attempting:
 		return "I am taking the lease"
 	}
-	if why := election.MayPromise(facts, holder, pod); why != "" {
+	if why := election.MayPromise(facts, holder, pod, takeOver); why != "" {
 		return why
 	}
 	k.promise = &Promise{Holder: holder, Pod: pod, Until: k.now() + duration}
