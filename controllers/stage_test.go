@@ -33,6 +33,7 @@ import (
 	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/observe"
 	"github.com/pgsteward/pgsteward/internal/testing/agent"
+	"github.com/pgsteward/pgsteward/internal/testing/given"
 )
 
 const (
@@ -54,6 +55,8 @@ type stage struct {
 	recorder  *recorder
 	agents    map[string]*agent.Agent
 	port      int
+	// says changes what agents say.
+	says func(*agentapi.Status)
 }
 
 func newStage(t *testing.T, c client.Client, namespace string) *stage {
@@ -293,6 +296,12 @@ func (s *stage) speak(instance string) {
 	}
 	if instance == s.holder() {
 		status.Role = agentapi.RolePrimary
+	} else {
+		status.Streaming, status.LagBytes = true, new(int64(0))
+	}
+	status.AgentDigest = given.AgentDigest
+	if s.says != nil {
+		s.says(&status)
 	}
 	a.Say(status)
 }

@@ -56,9 +56,7 @@ func Decide(f facts.Cluster) Decision {
 			if !f.Deleting {
 				d.Bootstrap = bootstrap(&f, d.Members)
 				_, refused := roster(&f)
-				if next := advanced(&f); d.Switchover == nil && next != f.Switchover {
-					d.Switchover = next
-				}
+				noteSwitchover(&f, &d)
 				d.Refused = append(d.Refused, refused...)
 			}
 			return d

@@ -44,15 +44,35 @@ func switchover(f *facts.Cluster) (Decision, bool) {
 		d.Message = fmt.Sprintf("Waiting for the agent of the primary %s, before switching over to %s", f.Holder, targetWords(f.Wish))
 		return d, true
 	}
-	d.Granted = true
-	if why := wishRefused(f, primary, known); why != "" {
-		d.Message = "Not switching over to " + targetWords(f.Wish) + ": " + why
-		d.Switchover = ended(f, v1.SwitchoverStatus{Target: f.Wish, From: f.Holder, RequestedAt: metav1.NewTime(f.Now)}, v1.SwitchoverRefused, v1.ReasonSwitchoverRefused, why)
-		return d, true
+	if wishRefused(f, primary, known) != "" {
+		return Decision{}, false // see noteSwitchover: a wish that cannot be keeps nothing else from being done
 	}
+	d.Granted = true
 	d.ask(f, f.Wish)
-	d.Message = fmt.Sprintf("Switching over from %s to %s, as the annotation %s asks", f.Holder, targetWords(f.Wish), naming.AnnotationSwitchover)
+	d.Message = fmt.Sprintf("Switching over from %s to %s", f.Holder, targetWords(f.Wish))
 	return d, true
+}
+
+// noteSwitchover adds to a decision about something else what there is to say of switchovers: how one has ended, or that a wish for one
+// is refused. Nothing is said while nothing is to be written.
+func noteSwitchover(f *facts.Cluster, d *Decision) {
+	if d.Rule == "switchover" && (d.Switchover != nil || !d.Granted) || d.Frozen || d.AccessOnly {
+		return
+	}
+	if next := advanced(f); next != nil {
+		if next != f.Switchover {
+			d.Switchover = next
+		}
+		return
+	}
+	if f.Wish == "" || d.Granted {
+		return
+	}
+	primary, known := f.Primary()
+	if why := wishRefused(f, primary, known); why != "" {
+		wish := v1.SwitchoverStatus{Target: f.Wish, From: f.Holder, RequestedAt: metav1.NewTime(f.Now)}
+		d.Switchover, d.Granted = ended(f, wish, v1.SwitchoverRefused, v1.ReasonSwitchoverRefused, why), true
+	}
 }
 
 // ask makes the decision ask the primary to hand over to the target.

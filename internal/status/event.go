@@ -63,7 +63,7 @@ func isStep(reason string) bool {
 
 // switchoverEvents say how a switchover ended. That one begins is a step like others.
 func switchoverEvents(previous, s *v1.SwitchoverStatus) []Event {
-	if s == nil || s.CompletedAt == nil || previous != nil && s.CompletedAt.Equal(previous.CompletedAt) {
+	if s == nil || s.CompletedAt == nil || previous != nil && s.Target == previous.Target && s.CompletedAt.Equal(previous.CompletedAt) {
 		return nil
 	}
 	switch s.Phase {

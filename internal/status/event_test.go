@@ -133,3 +133,23 @@ func TestVolumeEvents(t *testing.T) {
 		})
 	}
 }
+
+// TestEventsOfASwitchover: that it began, and how it ended, each once.
+func TestEventsOfASwitchover(t *testing.T) {
+	t.Parallel()
+	d := &diary{}
+	d.pass(healthy())
+	assert.Equal(t, []string{"SwitchingOver: Switching over from prod-db-1 to prod-db-2"}, d.pass(healthy().Wish("prod-db-2")))
+	going := func(b *given.ClusterBuilder) *given.ClusterBuilder { return b.Switchover(*d.status.Switchover) }
+	assert.Empty(t, d.pass(going(healthy())))
+	over := func() *given.ClusterBuilder {
+		return cluster().HasSystem().With(given.Member(1).Standby().Ready(), given.Member(2).Primary().Ready(), given.Member(3).Standby().Ready())
+	}
+	said := d.pass(going(over()))
+	assert.Contains(t, said, "SwitchedOver: prod-db-2 is primary after prod-db-1")
+	assert.Equal(t, v1.SwitchoverCompleted, d.status.Switchover.Phase)
+	assert.Empty(t, d.pass(going(over())))
+
+	assert.Contains(t, d.pass(going(over()).Wish("prod-db-7")), "!SwitchoverRefused: No switchover from prod-db-2 to prod-db-7: there is no such instance")
+	assert.Equal(t, v1.SwitchoverRefused, d.status.Switchover.Phase)
+}

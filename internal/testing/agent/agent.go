@@ -11,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -42,6 +44,9 @@ type Agent struct {
 	heard   int    // connections at present
 	broken  int    // how often connections were cut
 	silent  bool
+	asked   []string       // the requests that came, as "path body"
+	answers map[string]int // the status to answer with, by path; none: as an agent that does not know the path
+	why     string
 }
 
 // Listen starts an agent at the address (each test may have 127.0.0.1, 127.0.0.2 …); port 0 is a free one. It shows the server's
@@ -58,6 +63,7 @@ func Listen(t testing.TB, address string, port int, set credential.Set) *Agent {
 	a.Trust(t, set)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+agentapi.PathStatus, a.serve)
+	mux.HandleFunc("POST /", a.answer)
 	a.server = &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: patience,
@@ -113,6 +119,45 @@ func (a *Agent) Say(status agentapi.Status) {
 	a.said, a.silent = append(line, '\n'), false
 	a.number++
 	a.changed.Broadcast()
+}
+
+// Answer answers requests for the path with that status from now on, and why.
+func (a *Agent) Answer(path string, status int, why string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.answers == nil {
+		a.answers = map[string]int{}
+	}
+	a.answers[path], a.why = status, why
+}
+
+// Asked are the requests that came, as "path body".
+func (a *Agent) Asked() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.asked)
+}
+
+func (a *Agent) answer(w http.ResponseWriter, r *http.Request) {
+	if r.TLS.PeerCertificates[0].Subject.CommonName != naming.OperatorUser {
+		http.Error(w, "only the operator may ask", http.StatusForbidden)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<16))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	status, knows := a.answers[r.URL.Path]
+	if !knows {
+		http.NotFound(w, r)
+		return
+	}
+	a.asked = append(a.asked, r.URL.Path+" "+strings.TrimSpace(string(body)))
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, a.why)
 }
 
 // Break cuts all connections.
