@@ -266,10 +266,12 @@ func parseSyncNames(text string) (*election.SyncSet, error) {
 	return &set, nil
 }
 
-// syncText is a set as the lease has it; nil is none.
+// syncText is a set as the lease has it, the names by number; nil is none.
 func syncText(set *election.SyncSet) string {
 	if set == nil {
 		return ""
 	}
-	return set.String()
+	sorted := election.SyncSet{Number: set.Number, Names: slices.Clone(set.Names)}
+	slices.SortFunc(sorted.Names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	return sorted.String()
 }

@@ -25,6 +25,8 @@ func TestSyncNames(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, set, parsed)
 	}
+	assert.Equal(t, "ANY 1 (db-2,db-3,db-10)", syncText(&election.SyncSet{Number: 1, Names: []string{"db-10", "db-3", "db-2"}}))
+	assert.Empty(t, syncText(nil))
 	assert.Empty(t, syncNames(&election.SyncSet{Names: []string{"db-2"}}), "of nobody")
 	_, err := parseSyncNames("*")
 	require.Error(t, err)
