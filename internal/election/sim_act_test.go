@@ -22,6 +22,9 @@ func (p *pod) round() {
 	}
 	p.last = d
 	p.gather(f, d)
+	if p.request.Kind == Termination && d.Action == RunPrimary && p.server.state == serverPrimary && f.Lease.Holder == f.Self {
+		w.fail("%s goes on, although its Pod is told to end", p.uid)
+	}
 	p.want = false
 	if !w.off["guard/decision"] && p.server.mayWrite && d.Action != RunPrimary && d.Action != Stop && d.Action != HandOver && d.Action != Release {
 		p.crash("runs read-write without the lease")
@@ -70,7 +73,8 @@ func (p *pod) gather(f Facts, d Decision) {
 	late := p.view != nil && p.clock()-p.seenAt > 2*simTimings.Renew+time.Second
 	failing := p.holding && p.since() > simTimings.Renew+500*time.Millisecond && (p.fresh() || p.w.off["failsafe/in-time"]) &&
 		p.server.mayWrite
-	if !(d.Ask || d.Seek || late || p.request.Kind != NoRequest || failing || f.Server.Down > 0) {
+	matters := d.Ask || d.Seek || p.request.Kind != NoRequest || f.Server.Down > 0
+	if !matters && !late && !failing {
 		p.askingSince = -1
 		return
 	}

@@ -268,6 +268,8 @@ func (w *world) removeMember() {
 		if w.api.lease.holder != i.name && !i.pod.server.mayWrite {
 			i.removed = true
 			i.pod.end("removed")
+		} else { // it has become the primary since, so the operator keeps it
+			w.configure(append(slices.Clone(w.config), i.name))
 		}
 	})
 }

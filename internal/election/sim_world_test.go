@@ -35,7 +35,7 @@ func (e events) Less(i, j int) bool {
 	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].seq < e[j].seq
 }
 func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(*event)) } //nolint:errcheck,forcetypeassert // only events are pushed
+func (e *events) Push(x any)   { *e = append(*e, x.(*event)) }
 func (e *events) Pop() any {
 	old := *e
 	last := old[len(old)-1]
@@ -205,7 +205,7 @@ func (w *world) run() (failure string) {
 	w.at(simFaults, w.heal)
 	steady := 0
 	for w.queue.Len() > 0 {
-		next, _ := heap.Pop(&w.queue).(*event) //nolint:errcheck // only events are pushed
+		next, _ := heap.Pop(&w.queue).(*event)
 		w.now = next.at
 		if w.now >= simFaults+simBound {
 			w.end()
@@ -243,7 +243,7 @@ func (w *world) runUntil(end time.Duration) (failure string) {
 		}
 	}()
 	for w.queue.Len() > 0 && w.now < end {
-		next, _ := heap.Pop(&w.queue).(*event) //nolint:errcheck // only events are pushed
+		next, _ := heap.Pop(&w.queue).(*event)
 		w.now = next.at
 		next.do()
 	}
