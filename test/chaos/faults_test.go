@@ -34,6 +34,7 @@ const (
 	boundQuick    = 10 * time.Second // handed over, or restarted in place
 	boundFailover = 30 * time.Second // by the Lease's end
 	boundReturn   = 60 * time.Second // after something without which nobody can be primary
+	boundBeside   = 90 * time.Second // with BESIDE=1: beside a run that breaks nodes, whose faults are met here too
 )
 
 func never(kind) bool      { return false }

@@ -80,7 +80,11 @@ func TestMain(m *testing.M) {
 func end() {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	if err := errors.Join(mendAll(ctx), endClientNode(ctx)); err != nil {
+	errs := []error{mendAll(ctx)}
+	if os.Getenv("CHAOS_KEEP") == "" {
+		errs = append(errs, removeNamespaces(ctx))
+	}
+	if err := errors.Join(append(errs, endClientNode(ctx))...); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos: the cluster is not as it was:", err)
 	}
 }
