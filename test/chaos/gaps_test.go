@@ -34,7 +34,7 @@ func measures() []measure {
 		{name: "postmaster killed", fault: fault{do: onPrimary(kill(isPostmaster))}, goal: 3 * time.Second},
 		{name: "Pod deleted", fault: fault{do: onPrimary(deletePod())}, goal: 3 * time.Second},
 		{name: "Pod force-deleted", fault: fault{do: onPrimary(deletePod(client.GracePeriodSeconds(0)))}, goal: 3 * time.Second},
-		{name: "node lost", fault: fault{do: onPrimary(onNode("kill", "start")), hold: 20 * time.Second}, goal: 10 * time.Second},
+		{name: "node lost", fault: fault{do: onPrimary(onNode("kill", "up")), hold: 20 * time.Second}, goal: 10 * time.Second},
 		{name: "rolling image change", fault: fault{do: changeImage}, goal: time.Second, inSum: true},
 		{name: "operator upgrade", fault: fault{do: upgradeOperator}, goal: threshold},
 	}
