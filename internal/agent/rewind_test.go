@@ -60,7 +60,8 @@ func (a *testAgent) since() func() string {
 // awaitFollowing waits until the instance follows the other.
 func (a *testAgent) awaitFollowing(other *testAgent) agentapi.Status {
 	a.cluster.t.Helper()
-	return a.await(long, "following "+other.name, func(s agentapi.Status) bool {
+	// a rewind that cannot be is followed by a copy
+	return a.await(3*long, "following "+other.name, func(s agentapi.Status) bool {
 		return s.Ready && s.Role == agentapi.RoleStandby && s.Streaming && s.Upstream == other.name && s.Timeline == other.status().Timeline
 	})
 }

@@ -52,7 +52,7 @@ func (a *testAgent) write(t *testing.T, n int) <-chan error {
 // awaitSync waits until PostgreSQL and the lease have the set.
 func (a *testAgent) awaitSync(t *testing.T, set string) {
 	t.Helper()
-	a.await(long, "with "+set, func(s agentapi.Status) bool {
+	a.await(2*long, "with "+set, func(s agentapi.Status) bool {
 		return s.Sync == set && a.cluster.lease.annotation(naming.AnnotationSync) == set
 	})
 }
