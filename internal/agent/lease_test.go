@@ -223,7 +223,7 @@ func TestAgent_adopts(t *testing.T) {
 	c.start("db-2")
 	second.await(short, "waiting for the other", func(s agentapi.Status) bool {
 		_, body := second.get("/readyz")
-		return s.State == agentapi.StateWaiting && strings.Contains(body, "waiting for the position of db-1")
+		return !s.Ready && strings.Contains(body, "waiting for the position of db-1")
 	})
 	require.Empty(t, c.lease.holder())
 	c.start("db-1")

@@ -46,7 +46,27 @@ func (a *Agent) runStandby(ctx context.Context, w *world) outcome {
 		result = a.follow(ctx, w, upstream)
 	}
 	result.role = agentapi.RoleStandby
+	a.describeOrphan(w, &result)
 	return result
+}
+
+// describeOrphan says of a standby while nobody is primary whether it may be read, and what keeps it from taking over.
+func (a *Agent) describeOrphan(w *world, result *outcome) {
+	if !w.view.Known || w.view.Holder != "" && !w.view.Expired {
+		return
+	}
+	switch {
+	case a.readable(w) && result.state == agentapi.StateRunning:
+		result.notReady = ""
+		if result.problem != nil && result.problem.Reason == reasonNotStreaming {
+			result.problem = nil
+		}
+	case result.notReady == "":
+		result.notReady = w.decision.Reason
+	}
+	if reason, ok := refusals[w.decision.Problem]; ok {
+		result.problem = problem(reason, w.decision.Reason)
+	}
 }
 
 // follow is the round of a standby that runs.
