@@ -30,7 +30,7 @@ type fault struct {
 
 // The bounds are those after which something is wrong, on a busy machine; `make bench-gaps` measures what is usual.
 const (
-	boundNone     = 3 * time.Second  // nothing happened to the primary
+	boundNone     = 5 * time.Second  // nothing happened to the primary
 	boundQuick    = 10 * time.Second // handed over, or restarted in place
 	boundFailover = 30 * time.Second // by the Lease's end
 	boundReturn   = 60 * time.Second // after something without which nobody can be primary
