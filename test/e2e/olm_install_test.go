@@ -155,13 +155,6 @@ func olmGet(t require.TestingT, kind, name, path string) string {
 	return said
 }
 
-// olmSaid is what all objects of a kind say in their conditions.
-func olmSaid(t require.TestingT, kind string) string {
-	said, err := kubectl(context.Background(), "", "-n", operatorNamespace, "get", kind, "-o", "jsonpath={.items[*].status.conditions}")
-	require.NoError(t, err)
-	return said
-}
-
 // csvSaid is a CSV's phase, reason and message; nothing if there is none.
 func csvSaid(t require.TestingT, version string) string {
 	return olmGet(t, "csv", csvName(version), "{.status.phase} {.status.reason} {.status.message}")
