@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# test.sh all|packages|unit|e2e - runs tests; all runs "make chaos-short" too.
+# test.sh all|packages|unit|e2e|groups|olm - runs tests; all runs "make chaos-short" too.
 #   all       everything, from a machine with nothing but Go, make and git; goes on after a failure, where that makes sense, so that
 #             one run shows all of them. Its last line is "N passed, N failed", over all parts. In CI (CI=true), or with KEEP=0,
 #             it stops the local cluster at the end.
 #   packages  installs what agent tests need
 #   unit      unit tests, envtest, and the agent's tests with real PostgreSQL
-#   e2e       the end-to-end tests whose names match FOCUS, on a cluster with the operator deployed
+#   e2e       the end-to-end tests whose names match FOCUS, on a cluster with the operator deployed: groups, then olm
+#   groups    those that need no OLM
+#   olm       those of the Operator Lifecycle Manager, which they bring and remove again (E2E_KEEP=1 keeps it)
 # Each part has a limit after which it is stopped and counts as failed.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
@@ -38,11 +40,31 @@ unit() {
 }
 
 e2e() {
+  local focus=${FOCUS:-} rc=0
+  [ "${focus,,}" = olm ] || groups || rc=$?
+  case ${focus,,} in '' | *olm*) olm || rc=$? ;; esac
+  return "$rc"
+}
+
+olm() {
+  local rc=0
+  export KUBECONFIG REGISTRY
+  KUBECONFIG=$(make -s kubeconfig)
+  REGISTRY=$(sed -n 's#^OPERATOR_IMAGE=\([^/]*\)/.*#\1#p' "$BIN/images.env")
+  { make -s olm "REGISTRY=$REGISTRY" && hack/olm/catalogs.sh; } || return
+  bin/gotestsum --format "${E2E_FORMAT:-testname}" --jsonfile "$LOGS/olm.json" -- \
+    -tags e2e -count 1 -timeout 30m -run '^TestOLM$' ./test/e2e || rc=$?
+  measured "$LOGS/olm.json"
+  [ -n "${E2E_KEEP:-}" ] || hack/olm/down.sh || rc=$?
+  return "$rc"
+}
+
+groups() {
   local focus=() parallel=2
   [ -z "${FOCUS:-}" ] || focus=(-run "$FOCUS")
   local rc=0
   bin/gotestsum --format "${E2E_FORMAT:-testname}" --jsonfile "$LOGS/e2e.json" -- \
-    -tags e2e -count 1 -timeout 40m -parallel "$parallel" "${focus[@]}" ./test/e2e || rc=$?
+    -tags e2e -count 1 -timeout 40m -parallel "$parallel" -skip '^TestOLM$' "${focus[@]}" ./test/e2e || rc=$?
   measured "$LOGS/e2e.json"
   return "$rc"
 }
@@ -130,15 +152,16 @@ all() {
   step images 30m make -s images || ground=
   tests unit 20m hack/test.sh unit || true
   step verify 30m make -s verify || true
-  if [ "$ground" ] && step deploy 6m make -s deploy; then
-    tests e2e 41m hack/test.sh e2e || true
+  if [ "$ground" ] && step deploy 6m make -s olm-down deploy; then
+    tests e2e 41m hack/test.sh groups || true
     tests chaos 12m make -s chaos-short || true
+    tests olm 35m hack/test.sh olm || true
   fi
 }
 
 case ${1:-} in
 all) all ;;
 packages) install_packages ;;
-unit | e2e) mkdir -p "$LOGS"; "$1" ;;
-*) die "usage: test.sh all|packages|unit|e2e" ;;
+unit | e2e | groups | olm) mkdir -p "$LOGS"; "$1" ;;
+*) die "usage: test.sh all|packages|unit|e2e|groups|olm" ;;
 esac

@@ -18,6 +18,7 @@ at_root() {
   unshare "${as[@]}" --mount --net --pid --fork --kill-child sh -c 'ip link set lo up && exec chroot "$@"' sh "$root" "$@"
 }
 
+command -v ip >/dev/null || die "ip is missing (apt-get install iproute2)"
 mapfile -t build < <(words RUN)
 mapfile -t serve < <(words ENTRYPOINT; words CMD)
 folder=$(sed -n 's/^ADD \([^ ]*\) \/configs$/\1/p' "$FILE")

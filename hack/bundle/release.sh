@@ -52,6 +52,7 @@ pin_default() {
   local major reference version
   reference=$(pinned OPERATOR_IMAGE)
   sed -i "s#^  newName: .*#  newName: ${reference%@*}#; s#^  \(newTag\|digest\): .*#  digest: ${reference#*@}#" "$DEFAULTS"
+  sed -i "s#config/default?ref=v[^']*#config/default?ref=v$VERSION#" README.md
   sed -i '/name: POSTGRES_[0-9]*_VERSION$/,+1d' "$MANAGER"
   for major in "${MAJORS[@]}"; do
     reference=$(pinned "POSTGRES_${major}_IMAGE") version=$(pinned "POSTGRES_${major}_VERSION")
@@ -91,7 +92,7 @@ enter_channels() {
 
 # commit MESSAGE: what this script has written, and no more
 commit() {
-  git add -- Makefile hack/make/bundle.mk config bundle bundle.Dockerfile catalog releases
+  git add -- Makefile README.md hack/make/bundle.mk config bundle bundle.Dockerfile catalog releases
   git commit --quiet -m "$1"
 }
 

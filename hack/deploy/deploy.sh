@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # deploy.sh - installs or updates the operator in the cluster of KUBECONFIG (default: the local one), with the images that
-# `make images` wrote to bin/images.env, and waits until it runs. TIMEOUT is the bound in seconds.
+# `make images` wrote to bin/images.env, and waits until it runs. TIMEOUT is the bound in seconds. CLIENT_SIDE=1 applies as kubectl apply -k
+# does, which removes what a release that was applied so had and the tree has not.
 set -euo pipefail
 . "$(dirname "$0")/../env.sh"
 . "$(dirname "$0")/lib.sh"
@@ -25,8 +26,9 @@ missing_majors() {
 
 # apply_manifests: CRDs first, since what follows may need them
 apply_manifests() {
-  local manifests=$1
-  kubectl apply --server-side --force-conflicts --field-manager=pgsteward-deploy -f "$manifests" >"$manifests.log" ||
+  local manifests=$1 how=(--server-side --force-conflicts --field-manager=pgsteward-deploy)
+  [ -z "${CLIENT_SIDE:-}" ] || how=()
+  kubectl apply "${how[@]}" -f "$manifests" >"$manifests.log" ||
     die "the cluster refused the manifests"
   say "$(grep -c . "$manifests.log") objects applied"
   kubectl wait --for=condition=Established --timeout=30s crd/postgresclusters.pgsteward.io >/dev/null ||

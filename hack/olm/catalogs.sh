@@ -5,7 +5,8 @@
 #   CATALOG_FIRST    has the oldest release only
 #   CATALOG_HEAD     has all releases and, in stable too, HEAD_VERSION: this tree; in candidate also NEXT_VERSION, the same a patch on
 #   CATALOG_BROKEN   has in candidate also BROKEN_VERSION, whose image does not exist
-#   CATALOG_MENDED   has MENDED_VERSION instead, which leads away from it
+#   CATALOG_MENDED   has MENDED_VERSION instead, which leads around it
+#   CATALOG_*_NEWEST the newest version in each
 #   BUNDLE_HEAD, BUNDLE_NEXT   the bundles' images, without the registry
 # The edges between them are made by hack/bundle/catalog.sh, as in every catalog.
 set -euo pipefail
@@ -73,13 +74,20 @@ catalog() {
 # in_channels NAME=VERSIONS...: what the copy's channels have
 in_channels() { local line; for line; do echo "${line%%=*}: [${line#*=}]"; done >"$copy/$CHANNELS_FILE"; }
 
+# show NAME NEWEST: the copy's catalog, pushed
+show() {
+  local reference
+  reference=$(catalog)
+  printf '%s=%s\n' "$1" "$reference" "$1_NEWEST" "$2"
+}
+
 main() {
   local past head next broken mended first stable candidate
   copy=$(mktemp -d)
   kept=$(mktemp -d)
   trap 'rm -rf "$copy" "$kept"' EXIT
   [ -n "$(released)" ] || die "nothing has been released: there is nothing to upgrade from"
-  hack/bundle/publish.sh "$REGISTRY" >/dev/null
+  LACKING=skip hack/bundle/publish.sh "$REGISTRY" >/dev/null
   for f in "$KEPT"/*.tar; do touch "$kept/$(basename "$f" .tar)"; done
   head=$(head_version) next=$(bump "$head") broken=$(bump "$next") mended=$(bump "$broken")
   past=$(released | paste -sd, | sed 's/,/, /g') first=${past%%,*}
@@ -94,13 +102,13 @@ main() {
   rendition "$mended"
   {
     in_channels "$candidate=$first" "$stable=$first"
-    echo "CATALOG_FIRST=$(catalog)"
+    show CATALOG_FIRST "$first"
     in_channels "$candidate=$past, $head, $next" "$stable=$past, $head"
-    echo "CATALOG_HEAD=$(catalog)"
+    show CATALOG_HEAD "$next"
     in_channels "$candidate=$past, $head, $next, $broken" "$stable=$past, $head"
-    echo "CATALOG_BROKEN=$(catalog)"
+    show CATALOG_BROKEN "$broken"
     in_channels "$candidate=$past, $head, $next, $mended" "$stable=$past, $head"
-    echo "CATALOG_MENDED=$(catalog)"
+    show CATALOG_MENDED "$mended"
     for f in HEAD NEXT; do
       version=${f,,}
       echo "BUNDLE_$f=$(sed -n "s/^BUNDLE_IMAGE=[^/]*//p" "$copy/releases/v${!version}/release.env")"

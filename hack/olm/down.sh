@@ -27,8 +27,8 @@ drop() {
 main() {
   local kind file
   use_cluster
-  installed || kubectl get namespace olm >/dev/null 2>&1 || { say "the cluster has no OLM"; return; }
-  ours || die "the cluster has an OLM of its own: it is not removed"
+  installed || kubectl get namespace olm >/dev/null 2>&1 || return 0
+  ours || { say "the cluster has an OLM of its own: it is not removed"; return; }
   # As long as OLM runs it cleans up after its operators. The API that the package server serves goes first: while it is registered
   # and not served, no namespace can be deleted.
   for kind in subscriptions catalogsources installplans clusterserviceversions operatorgroups; do drop "$kind.$API"; done

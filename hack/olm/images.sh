@@ -4,11 +4,13 @@
 #   OLM_IMAGE        OLM's operators and the package server, with what a bundle's unpacking needs
 #   OPM_IMAGE        opm, which serves catalogs
 #   TOOLS_IMAGE      a shell, tar and gzip, not as root: for operator-sdk run bundle and for the scorecard's Pods
-# and the scorecard's tests, under the name that the bundle's scorecard configuration has for them.
+# and, under names that others have chosen, the scorecard's tests (the bundle's scorecard configuration), and what unpacks the
+# catalog of operator-sdk run bundle-upgrade.
 set -euo pipefail
 . "$(dirname "$0")/../env.sh"
 . "$(dirname "$0")/lib.sh"
 SCORECARD=$(sed -n 's#^ *image: quay.io/\(operator-framework/scorecard-test:.*\)#\1#p' "$ROOT/bundle/tests/scorecard/config.yaml" | sort -u)
+DECOMPRESSION=$("$BIN/operator-sdk" run bundle --help | sed -n 's#.*--decompression-image.*(default "[^/]*/\(.*\)").*#\1#p')
 
 # base: the local cluster's busybox, as a tarball
 base() {
@@ -43,8 +45,14 @@ publish() {
   echo "$ref"
 }
 
+# push_as NAME DIR: under a tag that is not ours to choose, so what it names may have changed
+push_as() {
+  [ "$("$BIN/crane" digest "$REGISTRY/$1" 2>/dev/null)" = "$(cat "$2/digest")" ] ||
+    retry 3 "$BIN/crane" push "$2/image.tar" "$REGISTRY/$1" >/dev/null 2>&1 || die "cannot push $REGISTRY/$1"
+}
+
 main() {
-  local olm opm tools scorecard scorecard_ref
+  local olm opm tools scorecard
   tools
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
@@ -61,10 +69,8 @@ main() {
     echo "TOOLS_IMAGE=$(publish olm-tools "$tools")"
   } >"$OLM_IMAGES.partial"
   mv "$OLM_IMAGES.partial" "$OLM_IMAGES"
-  # These tags are not ours to choose, so what they name may have changed.
-  scorecard_ref=$REGISTRY/$SCORECARD
-  [ "$("$BIN/crane" digest "$scorecard_ref" 2>/dev/null)" = "$(cat "$scorecard/digest")" ] ||
-    retry 3 "$BIN/crane" push "$scorecard/image.tar" "$scorecard_ref" >/dev/null 2>&1 || die "cannot push $scorecard_ref"
+  push_as "$SCORECARD" "$scorecard"
+  push_as "$DECOMPRESSION" "$tools"
 }
 
 main

@@ -15,16 +15,20 @@ explain() {
   die "$1"
 }
 
-# manifest NAME: with the images that were pushed
-manifest() { sed "s#@OLM@#$OLM_IMAGE#g; s#@OPM@#$OPM_IMAGE#g" "$MANIFESTS/$1.yaml"; }
+# A busy API server may need more than one attempt: OLM's CRDs are large.
+apply() { retry 3 kubectl apply --server-side --force-conflicts --field-manager=pgsteward-olm "$@" >/dev/null; }
 
-apply() { kubectl apply --server-side --force-conflicts --field-manager=pgsteward-olm "$@" >/dev/null; }
+# apply_manifest NAME: with the images that were pushed
+apply_manifest() {
+  sed "s#@OLM@#$OLM_IMAGE#g; s#@OPM@#$OPM_IMAGE#g" "$MANIFESTS/$1.yaml" >"$work/$1.yaml"
+  apply -f "$work/$1.yaml"
+}
 
 apply_crds() {
   local files=() f
   for f in $(crds); do files+=(-f "$f"); done
   apply "${files[@]}"
-  REQUEST_TIMEOUT=0 kubectl wait --for=condition=Established --timeout=60s "${files[@]}" >/dev/null || die "OLM's CRDs were not established"
+  REQUEST_TIMEOUT=0 kubectl wait --for=condition=Established --timeout=120s "${files[@]}" >/dev/null || die "OLM's CRDs were not established"
 }
 
 # wait_deployment NAME: until it is there and rolled out
@@ -49,13 +53,15 @@ main() {
   fi
   "$ROOT/hack/olm/images.sh"
   . "$OLM_IMAGES"
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
   say "installing OLM"
   apply_crds
-  manifest olm | apply -f -
+  apply_manifest olm
   kubectl label namespace olm pgsteward-olm=yes --overwrite >/dev/null
   wait_deployment olm-operator
   wait_deployment catalog-operator
-  manifest packageserver | apply -f -
+  apply_manifest packageserver
   wait_packageserver
   say "OLM runs: $OLM_IMAGE"
 }

@@ -39,7 +39,7 @@ func TestKustomizeUpgrade(t *testing.T) {
 	w := startWriter(t, c)
 	w.waitWritten(t, 20)
 
-	runScript(t, "hack/deploy/deploy.sh")
+	runScript(t, "hack/deploy/deploy.sh", "CLIENT_SIDE=1")
 	require.NotEqual(t, old, operatorImage(t), "it is the same operator")
 	w.waitWritten(t, 20)
 	c.patch(t, func(spec *v1.PostgresClusterSpec) {
@@ -60,14 +60,14 @@ func TestKustomizeUpgrade(t *testing.T) {
 	require.Empty(t, w.requireKept(t), "writes were refused")
 }
 
-// runScript runs a script of this tree, as make does.
-func runScript(t *testing.T, path string, args ...string) {
+// runScript runs a script of this tree, as make does, with these variables set.
+func runScript(t *testing.T, path string, variables ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), boundScript)
 	defer cancel()
 	begun := time.Now()
-	command := exec.CommandContext(ctx, filepath.Join(root, path), args...)
-	command.Env = append(command.Environ(), "REGISTRY="+registry())
+	command := exec.CommandContext(ctx, filepath.Join(root, path))
+	command.Env = append(append(command.Environ(), "REGISTRY="+registry()), variables...)
 	command.WaitDelay = boundRequest
 	var out bytes.Buffer
 	command.Stdout, command.Stderr = &out, &out

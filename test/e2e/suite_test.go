@@ -119,9 +119,18 @@ func findKubectl() (string, error) {
 
 // readImages reads what `make images` wrote.
 func readImages() (map[string]string, error) {
-	file, err := os.Open(filepath.Join(root, "bin", "images.env"))
+	found, err := readEnvironment("images.env")
 	if err != nil {
 		return nil, fmt.Errorf("no images, run make images: %w", err)
+	}
+	return found, nil
+}
+
+// readEnvironment reads the lines NAME=VALUE of a file in bin/.
+func readEnvironment(name string) (map[string]string, error) {
+	file, err := os.Open(filepath.Join(root, "bin", name))
+	if err != nil {
+		return nil, err
 	}
 	defer file.Close()
 	found := map[string]string{}

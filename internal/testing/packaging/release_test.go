@@ -132,4 +132,7 @@ func TestDefault(t *testing.T) {
 	}
 	_, digest, _ := strings.Cut(releasedImage(t, at("releases", "v"+all[len(all)-1]), "OPERATOR_IMAGE"), "@")
 	require.Contains(t, string(content), "digest: "+digest, "config/default does not run v%s", all[len(all)-1])
+	readme, err := os.ReadFile(at("README.md"))
+	require.NoError(t, err)
+	require.Contains(t, string(readme), "config/default?ref=v"+all[len(all)-1]+"'", "the README installs another release")
 }
