@@ -68,7 +68,7 @@ func (a *Agent) publish(w world, result outcome) bool {
 // describeRunning adds what a running server says, and returns why it is not ready.
 func (a *Agent) describeRunning(w *world, status *agentapi.Status, notReady string) string {
 	state := w.state
-	status.PendingRestart = state.PendingRestart
+	status.PendingRestart, status.Lowering = state.PendingRestart, state.Lowering
 	a.describeSlots(w, status)
 	if !state.InRecovery {
 		a.describeHistory(w, status)
