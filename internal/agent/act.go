@@ -55,7 +55,10 @@ func (a *Agent) want(w *world) {
 	a.forgetSync(w)
 	a.publishLease(w)
 	decision := w.decision
-	claim := lease.Claim{Seen: w.view.Record, Timeline: decision.Timeline, Campaign: decision.Action == election.Campaign, HandedOver: a.wasHandedOver(w)}
+	claim := lease.Claim{
+		Seen: w.view.Record, Timeline: decision.Timeline,
+		Campaign: decision.Action == election.Campaign, HandedOver: a.wasHandedOver(w),
+	}
 	if decision.Sync != nil {
 		claim.Sync = &lease.Sync{Set: decision.Sync.String(), Mode: string(a.config.Availability.Synchronous.Mode)}
 	}

@@ -37,6 +37,7 @@ func TestAgent(t *testing.T) {
 		{"rotates the application's password", testPassword},
 		{"keeps bad configuration out", testBadConfiguration},
 		{"reports parameters that wait for a restart", testPendingRestart},
+		{"reports parameters that a restart of the primary would lower", testLowering},
 		{"starts a server again that crashed", testCrash},
 		{"copies again what cannot follow", testWALRemoved},
 		{"keeps a standby's settings as great as its primary's", testMinimums},
@@ -178,6 +179,23 @@ func testBadConfiguration(t *testing.T, primary, _ *testAgent) {
 	c.change(func(c *agentapi.Config) { c.Parameters, c.HBA = nil, nil })
 	primary.await(short, "content again", func(s agentapi.Status) bool { return s.Problem == nil })
 	assert.Equal(t, pid, primary.agent.server.Snapshot().PID)
+}
+
+func testLowering(t *testing.T, primary, standby *testAgent) {
+	c := primary.cluster
+	set := func(value string) {
+		c.change(func(c *agentapi.Config) { c.Parameters = map[string]string{"max_connections": value} })
+	}
+	set("90")
+	pending := func(s agentapi.Status) bool { return len(s.PendingRestart) > 0 }
+	assert.Equal(t, []string{"max_connections"}, primary.await(short, "waiting for a restart", pending).Lowering)
+	set("110")
+	raised := func(s agentapi.Status) bool { return len(s.PendingRestart) > 0 && len(s.Lowering) == 0 }
+	primary.await(short, "waiting for a restart that lowers nothing", raised)
+	standby.await(short, "waiting for a restart that lowers nothing", raised)
+	c.change(func(c *agentapi.Config) { c.Parameters = nil })
+	primary.await(short, "content again", func(s agentapi.Status) bool { return len(s.PendingRestart) == 0 })
+	standby.await(short, "content again", func(s agentapi.Status) bool { return len(s.PendingRestart) == 0 })
 }
 
 func testPendingRestart(t *testing.T, primary, standby *testAgent) {

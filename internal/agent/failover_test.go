@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -250,9 +249,6 @@ func testBroken(t *testing.T, c *testCluster) {
 	t.Logf("another instance is primary %s after the crash", time.Since(began))
 	assert.True(t, strings.Contains(primary.log.String(), "holder-failing"))
 	assert.Contains(t, agents[1].rows()+agents[2].rows(), "4")
-	_ = os.Rename(file+".away", file)
-	ctx, cancel := context.WithTimeout(context.Background(), 2*long)
-	defer cancel()
-	require.NoError(t, ctx.Err())
+	_ = os.Rename(file+".away", file) // unless the data was made anew meanwhile
 	c.settled()
 }

@@ -19,7 +19,7 @@ const (
 	// which has less to write.
 	checkpointBound = time.Minute
 	checkpointLong  = time.Second
-	// stopBound is how long a fast shutdown may take in a switchover before it becomes an immediate one, and comes to nothing.
+	// switchoverStopBound is how long a fast shutdown may take in a switchover before it becomes an immediate one, and comes to nothing.
 	switchoverStopBound = 15 * time.Second
 	// giveTimeout bounds the update that hands over.
 	giveTimeout = 3 * time.Second

@@ -162,7 +162,7 @@ func (a *Agent) askSwitchover(request agentapi.SwitchoverRequest) error {
 func (a *Agent) askHandOver(request agentapi.HandOverRequest) error {
 	keeper := a.leaseKeeper()
 	if keeper == nil {
-		return errors.New("I have no configuration yet")
+		return errors.New("there is no configuration yet")
 	}
 	view := keeper.View()
 	if !view.Known || view.Holder != request.Holder || view.HolderPod != request.PodUID {

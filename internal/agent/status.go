@@ -34,19 +34,7 @@ func (a *Agent) publish(w world, result outcome) bool {
 			status.Problem = problem(reasonConfiguration, text)
 		}
 	}
-	status.DataKnown = w.looked && w.foundErr == nil && len(w.found.Others) == 0 && !w.found.Torn
-	data := ownData(&w)
-	if data.Kind.HasData() {
-		status.HasData = true
-		status.DataRole = agentapi.RolePrimary
-		if w.found.Standby && (w.state == nil || w.state.InRecovery) {
-			status.DataRole = agentapi.RoleStandby
-		}
-		status.SystemIdentifier = data.SystemIdentifier
-		status.Timeline = data.Position.Timeline
-		status.LSN = data.Position.LSN.String()
-		status.Exact = data.Exact
-	}
+	describeData(&w, &status)
 	notReady := result.notReady
 	if result.state == agentapi.StateRunning && w.state != nil {
 		notReady = a.describeRunning(&w, &status, notReady)
@@ -65,10 +53,28 @@ func (a *Agent) publish(w world, result outcome) bool {
 	return status.Ready && (status.Role == agentapi.RolePrimary || status.Streaming)
 }
 
+// describeData adds what is on the volume, and how far it has come.
+func describeData(w *world, status *agentapi.Status) {
+	status.DataKnown = w.looked && w.foundErr == nil && len(w.found.Others) == 0 && !w.found.Torn
+	data := ownData(w)
+	if !data.Kind.HasData() {
+		return
+	}
+	status.HasData = true
+	status.DataRole = agentapi.RolePrimary
+	if w.found.Standby && (w.state == nil || w.state.InRecovery) {
+		status.DataRole = agentapi.RoleStandby
+	}
+	status.SystemIdentifier = data.SystemIdentifier
+	status.Timeline = data.Position.Timeline
+	status.LSN = data.Position.LSN.String()
+	status.Exact = data.Exact
+}
+
 // describeRunning adds what a running server says, and returns why it is not ready.
 func (a *Agent) describeRunning(w *world, status *agentapi.Status, notReady string) string {
 	state := w.state
-	status.PendingRestart = state.PendingRestart
+	status.PendingRestart, status.Lowering = state.PendingRestart, state.Lowering
 	a.describeSlots(w, status)
 	if !state.InRecovery {
 		a.describeHistory(w, status)

@@ -44,7 +44,7 @@ func NewClient(config *tls.Config) *Client { return &Client{tls: config, Port: n
 // Status is the status of the agent at host, by which its certificate is checked too.
 func (c *Client) Status(ctx context.Context, host string) (Status, error) {
 	var status Status
-	err := c.ask(ctx, http.MethodGet, host, PathStatus, nil, &status)
+	err := c.get(ctx, host, PathStatus, &status)
 	return status, err
 }
 
@@ -57,7 +57,8 @@ func (c *Client) Watch(ctx context.Context, address, serverName string, receive 
 	silence := time.AfterFunc(2*HeartbeatInterval, func() { cancel(ErrSilent) })
 	defer silence.Stop()
 
-	response, done, err := c.do(ctx, http.MethodGet, net.JoinHostPort(address, strconv.Itoa(c.Port)), serverName, PathStatus+"?watch=true", nil)
+	response, done, err := c.do(ctx, net.JoinHostPort(address, strconv.Itoa(c.Port)), serverName,
+		call{method: http.MethodGet, path: PathStatus + "?watch=true"})
 	if err != nil {
 		return watchError(ctx, err)
 	}
@@ -86,8 +87,14 @@ func watchError(ctx context.Context, err error) error {
 	return err
 }
 
+// call is what is asked of an agent.
+type call struct {
+	method, path string
+	body         []byte
+}
+
 // do sends one request on a connection of its own, which done closes.
-func (c *Client) do(ctx context.Context, method, address, serverName, path string, body []byte) (*http.Response, func(), error) {
+func (c *Client) do(ctx context.Context, address, serverName string, what call) (*http.Response, func(), error) {
 	config := c.tls.Clone()
 	config.ServerName = serverName
 	config.MinVersion = tls.VersionTLS13
@@ -97,7 +104,7 @@ func (c *Client) do(ctx context.Context, method, address, serverName, path strin
 		TLSHandshakeTimeout: dialTimeout,
 		DisableKeepAlives:   true,
 	}
-	request, err := http.NewRequestWithContext(ctx, method, "https://"+address+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, what.method, "https://"+address+what.path, bytes.NewReader(what.body))
 	if err != nil {
 		return nil, nil, fmt.Errorf("asking %s: %w", address, err)
 	}

@@ -51,44 +51,50 @@ func (c *Client) At(address string) *Client {
 // Fresh is the status of the agent at host, with positions as of now.
 func (c *Client) Fresh(ctx context.Context, host string) (Status, error) {
 	var status Status
-	err := c.ask(ctx, http.MethodGet, host, PathStatus+"?fresh=true", nil, &status)
+	err := c.get(ctx, host, PathStatus+"?fresh=true", &status)
 	return status, err
 }
 
 // Promise asks the agent at host to promise not to become primary.
 func (c *Client) Promise(ctx context.Context, host string, request PromiseRequest) (Promise, error) {
 	var promise Promise
-	err := c.ask(ctx, http.MethodPost, host, PathPromise, request, &promise)
+	err := c.post(ctx, host, PathPromise, request, &promise)
 	return promise, err
 }
 
 // Switchover asks the agent at host, which must be the primary's, to hand over. A *RefusedError says why it will not.
 func (c *Client) Switchover(ctx context.Context, host string, request SwitchoverRequest) error {
-	return c.ask(ctx, http.MethodPost, host, PathSwitchover, request, nil)
+	return c.post(ctx, host, PathSwitchover, request, nil)
 }
 
 // HandOver tells the agent at host to take the lease. A *RefusedError says why it will not.
 func (c *Client) HandOver(ctx context.Context, host string, request HandOverRequest) error {
-	return c.ask(ctx, http.MethodPost, host, PathHandOver, request, nil)
+	return c.post(ctx, host, PathHandOver, request, nil)
 }
 
 // Restart asks the agent at host to restart PostgreSQL in its Pod. A *RefusedError says why it will not.
 func (c *Client) Restart(ctx context.Context, host string, request RestartRequest) error {
-	return c.ask(ctx, http.MethodPost, host, PathRestart, request, nil)
+	return c.post(ctx, host, PathRestart, request, nil)
 }
 
-// ask sends a request, if there is one, and reads the answer, if one is wanted.
-func (c *Client) ask(ctx context.Context, method, host, path string, request, answer any) error {
+// post sends a request, and reads the answer if one is wanted.
+func (c *Client) post(ctx context.Context, host, path string, request, answer any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return fmt.Errorf("asking %s: %w", host, err)
+	}
+	return c.ask(ctx, host, call{method: http.MethodPost, path: path, body: body}, answer)
+}
+
+// get reads an answer.
+func (c *Client) get(ctx context.Context, host, path string, answer any) error {
+	return c.ask(ctx, host, call{method: http.MethodGet, path: path}, answer)
+}
+
+func (c *Client) ask(ctx context.Context, host string, what call, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	var body []byte
-	if request != nil {
-		var err error
-		if body, err = json.Marshal(request); err != nil {
-			return fmt.Errorf("asking %s: %w", host, err)
-		}
-	}
-	response, done, err := c.do(ctx, method, net.JoinHostPort(cmp.Or(c.address, host), strconv.Itoa(c.Port)), host, path, body)
+	response, done, err := c.do(ctx, net.JoinHostPort(cmp.Or(c.address, host), strconv.Itoa(c.Port)), host, what)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,8 @@ const (
 	rollRecheck = 2 * time.Second
 	// rollPause is how long a roll leaves a primary alone that has refused to hand over.
 	rollPause = 30 * time.Second
+	// vainBound is how soon after a switchover a restart is due again on the new primary without a new cause.
+	vainBound = 2 * time.Minute
 )
 
 // roll restarts the instances that differ from what the spec wants, one at a time: the standbys first, then the primary's part is
@@ -44,7 +46,7 @@ func roll(f *facts.Cluster) (Decision, bool) {
 		d.Refused = []Refusal{{What: "restarting " + next.Name, Why: why}}
 		return d, true
 	}
-	if next.Name == f.Holder && len(f.Instances) > 1 && !lowers(next) && !next.OlderAgent() {
+	if next.Name == f.Holder && len(f.Instances) > 1 && !lowers(next) && !next.OlderAgent() && !inVain(f, next) {
 		handOver(f, &d, step)
 		return d, true
 	}
@@ -67,6 +69,14 @@ func restart(i facts.Instance) Action {
 func lowers(i facts.Instance) bool {
 	report, known := i.Report.Get()
 	return known && len(report.Lowering) > 0
+}
+
+// inVain says whether the primary was handed over to a moment ago, being as it should then, and waits for a restart again: whatever the
+// cause, handing over to the next would only go round.
+func inVain(f *facts.Cluster, primary facts.Instance) bool {
+	last := f.Switchover
+	return last != nil && last.Phase == v1.SwitchoverCompleted && last.Target == primary.Name && !primary.Pod.Outdated &&
+		last.CompletedAt != nil && f.Now.Sub(last.CompletedAt.Time) < vainBound
 }
 
 // rollCause is why the instance is restarted.

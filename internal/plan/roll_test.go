@@ -40,11 +40,23 @@ func TestRoll(t *testing.T) {
 		s.Phase, s.CompletedAt, s.Message = v1.SwitchoverRefused, &at, "prod-db-2 lags"
 		return s
 	}
+	handedOver := func(d time.Duration) v1.SwitchoverStatus {
+		s, at := asked("prod-db-1", d), metav1.NewTime(given.Now.Add(-d))
+		s.From, s.Phase, s.CompletedAt = "prod-db-2", v1.SwitchoverCompleted, &at
+		return s
+	}
 	for what, test := range map[string]struct {
 		f       *given.ClusterBuilder
 		action  plan.Action
 		message string
 	}{
+		"it was handed over to in vain": {
+			with(one().Pending("shared_buffers"), two(), three()).Switchover(handedOver(time.Second)),
+			restartsServer("prod-db-1", "shared_buffers"), "3 of 3: prod-db-1, for which a restart is due",
+		},
+		"it was handed over to long ago": {
+			with(one().Pending("shared_buffers"), two(), three()).Switchover(handedOver(time.Hour)), handsOver("prod-db-1", "prod-db-2"), "hands over",
+		},
 		"all differ":             {with(one().Differs(), two().Differs(), three().Differs()), restarts("prod-db-2"), "1 of 3: prod-db-2, whose Pod differs from the spec"},
 		"one is done":            {with(one().Differs(), two(), three().Differs()), restarts("prod-db-3"), "2 of 3: prod-db-3, whose Pod differs from the spec"},
 		"the primary is left":    {with(one().Differs(), two(), three()), handsOver("prod-db-1", "prod-db-2"), "3 of 3: prod-db-1, which hands over to prod-db-2 first"},

@@ -137,28 +137,40 @@ func (k *Keeper) begin(seen *coordinationv1.Lease) (*coordinationv1.Lease, error
 // maxTried bounds how many publications without an answer are kept one by one.
 const maxTried = 8
 
+// mayWrite says whether this agent may become or stay the holder of the Lease that was seen; else why not.
+func (k *Keeper) mayWrite(record Record) error {
+	claim, view := k.claim, k.view()
+	campaign := claim.Campaign && record.Version == claim.Seen.Version && view.Version == record.Version && view.Expired
+	handed := claim.HandedOver && record.Version == claim.Seen.Version
+	decided := record.Holder == claim.Seen.Holder && record.HolderPod == claim.Seen.HolderPod
+	mine := k.isMine(record)
+	switch {
+	case !k.want:
+		return errNotWanted // since a moment ago
+	case record.Holder != "" && record.Holder != k.self && !campaign && !handed:
+		return ErrHeldByOther
+	case claim.Seen.Version != "" && !mine && !decided:
+		return ErrHeldByOther
+	case record.Holder == k.self && record.HolderPod != "" && !mine && !view.Expired:
+		return ErrOtherPod
+	}
+	if p := view.Promise; p != nil && !k.handedOver(record) && !k.holding {
+		if !handed || p.Holder != record.Holder || p.Pod != record.HolderPod {
+			return errPromised
+		}
+	}
+	return nil
+}
+
+func (k *Keeper) isMine(record Record) bool {
+	return record.Holder == k.self && record.HolderPod == k.pod
+}
+
 // desired is the Lease with this agent as its holder, or why it must not be.
 func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	record, claim := recordOf(seen), k.claim
-	if !k.want {
-		return nil, errNotWanted // since a moment ago
-	}
-	view := k.view()
-	campaign := claim.Campaign && record.Version == claim.Seen.Version && view.Version == record.Version && view.Expired
-	handed := claim.HandedOver && record.Version == claim.Seen.Version
-	if record.Holder != "" && record.Holder != k.self && !campaign && !handed {
-		return nil, ErrHeldByOther
-	}
-	mine := record.Holder == k.self && record.HolderPod == k.pod
-	decided := record.Holder == claim.Seen.Holder && record.HolderPod == claim.Seen.HolderPod
-	if claim.Seen.Version != "" && !mine && !decided {
-		return nil, ErrHeldByOther
-	}
-	if record.Holder == k.self && record.HolderPod != "" && record.HolderPod != k.pod && !view.Expired {
-		return nil, ErrOtherPod
-	}
-	if p := view.Promise; p != nil && !k.handedOver(record) && !k.holding && !(handed && p.Holder == record.Holder && p.Pod == record.HolderPod) {
-		return nil, errPromised
+	if err := k.mayWrite(record); err != nil {
+		return nil, err
 	}
 	lease := seen.DeepCopy()
 	now := metav1.NewMicroTime(time.Now())
@@ -184,7 +196,7 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 	if claim.Timeline > record.Timeline {
 		lease.Annotations[naming.AnnotationTimeline] = strconv.FormatInt(claim.Timeline, 10)
 	}
-	if claim.Sync != nil && !mine {
+	if claim.Sync != nil && !k.isMine(record) {
 		lease.Annotations[naming.AnnotationSync], lease.Annotations[naming.AnnotationSyncMode] = claim.Sync.Set, claim.Sync.Mode
 	}
 	return lease, nil

@@ -27,6 +27,8 @@ type State struct {
 	ReplayPaused bool
 	// PendingRestart are the parameters that wait for a restart.
 	PendingRestart []string
+	// Lowering are those of a primary's PendingRestart of which its standbys must not have less, and that the restart would lower.
+	Lowering []string
 	// Slots are our physical slots that keep WAL, and from where.
 	Slots map[string]postgres.LSN
 	// Senders are the connections over which others receive WAL from this server.
@@ -73,6 +75,11 @@ SELECT recovery,
              WHERE pending_restart
                    AND (source = 'configuration file' OR EXISTS (SELECT FROM pg_file_settings AS f WHERE f.name = pg_settings.name))
              ORDER BY name),
+       ARRAY(SELECT name FROM pg_settings AS s
+             WHERE NOT recovery AND pending_restart AND name = ANY ($2)
+                   AND EXISTS (SELECT FROM pg_file_settings AS f
+                               WHERE f.name = s.name AND f.setting ~ '^[0-9]{1,9}$' AND f.setting::bigint < s.setting::bigint)
+             ORDER BY name),
        coalesce((SELECT json_object_agg(slot_name, restart_lsn::text) FROM pg_replication_slots
                  WHERE slot_type = 'physical' AND restart_lsn IS NOT NULL AND starts_with(slot_name, $1)), '{}'),
        coalesce((SELECT json_agg(json_build_object('name', application_name, 'streaming', state = 'streaming',
@@ -83,14 +90,18 @@ SELECT recovery,
 FROM pg_is_in_recovery() AS recovery
      LEFT JOIN pg_stat_wal_receiver AS receiver ON true`
 
+// atLeastThePrimarys are the settings of which a standby must not have less than its primary
+// (https://www.postgresql.org/docs/current/hot-standby.html#HOT-STANDBY-ADMIN).
+var atLeastThePrimarys = []string{"max_connections", "max_locks_per_transaction", "max_prepared_transactions", "max_wal_senders", "max_worker_processes"}
+
 // Observe asks the server for its state.
 func (c *Client) Observe(ctx context.Context) (State, error) {
 	var state State
 	var written, replayed *string
 	slots := map[string]string{}
 	err := c.with(ctx, observeTimeout, func(ctx context.Context, connection *pgx.Conn) error {
-		return connection.QueryRow(ctx, observeQuery, slotPrefix).Scan(&state.InRecovery, &state.Timeline, &written, &state.ReadAll, &replayed,
-			&state.Streaming, &state.Lag, &state.ReplayPaused, &state.PendingRestart, &slots, &state.Senders, &state.SyncNames)
+		return connection.QueryRow(ctx, observeQuery, slotPrefix, atLeastThePrimarys).Scan(&state.InRecovery, &state.Timeline, &written, &state.ReadAll, &replayed,
+			&state.Streaming, &state.Lag, &state.ReplayPaused, &state.PendingRestart, &state.Lowering, &slots, &state.Senders, &state.SyncNames)
 	})
 	if err != nil {
 		return State{}, err
