@@ -10,15 +10,15 @@ import (
 
 // Declined is the decision after an agent has refused what the action asked it for.
 func (d Decision) Declined(reason, why string, now time.Time) Decision {
-	switch a := d.Action.(type) {
-	case Switchover:
+	if a, restarts := d.Action.(RestartServer); restarts {
+		d.Message += ", which is refused: " + why
+		d.Refused = append(d.Refused, Refusal{What: "restarting " + a.Instance, Why: why})
+	}
+	if _, switches := d.Action.(Switchover); switches {
 		s, at := *d.Switchover, metav1.NewTime(now)
 		s.Phase, s.Reason, s.Message, s.CompletedAt = v1.SwitchoverRefused, reason, why, &at
 		d.Switchover = &s
 		d.Message = "Not switching over to " + targetWords(s.Target) + ": " + why
-	case RestartServer:
-		d.Message += ", which is refused: " + why
-		d.Refused = append(d.Refused, Refusal{What: "restarting " + a.Instance, Why: why})
 	}
 	d.Action = None{}
 	return d

@@ -186,10 +186,10 @@ func rolls(t *testing.T, w *world, f facts.Cluster, n int) {
 func lost(t *testing.T, f facts.Cluster, action plan.Action) int {
 	t.Helper()
 	name := ""
-	switch a := action.(type) {
-	case plan.ForgetPod:
+	if a, forgets := action.(plan.ForgetPod); forgets {
 		name = a.Instance
-	case plan.ReplaceInstance:
+	}
+	if a, replaces := action.(plan.ReplaceInstance); replaces {
 		name = a.Instance
 	}
 	n, ok := naming.Ordinal(f.Name, name)
