@@ -2,6 +2,7 @@ package controllers_test
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -102,7 +103,7 @@ func TestRestartServer(t *testing.T) {
 	s := newStage(t, memory.New(t), "demo")
 	s.create(`{replicas: 2, version: "16"}`)
 	s.ready()
-	pending := map[string]bool{"prod-db-1": true, "prod-db-2": true}
+	pending := map[string]bool{"prod-db-2": true}
 	s.says = func(status *agentapi.Status) {
 		if pending[status.Instance] {
 			status.PendingRestart = []string{"shared_buffers"}
@@ -114,6 +115,10 @@ func TestRestartServer(t *testing.T) {
 	s.until("the standby is asked", func() bool { return len(standby.Asked()) > 0 })
 	assert.Contains(t, standby.Asked()[0], agentapi.PathRestart)
 	assert.Contains(t, standby.Asked()[0], "shared_buffers")
+	pending["prod-db-1"] = true
+	s.until("the primary waits for its turn", func() bool {
+		return slices.Equal(s.cluster().Status.Instances[0].PendingRestart, []string{"shared_buffers"})
+	})
 	assert.Empty(t, primary.Asked())
 	assert.Equal(t, "True UpdatingInstances", s.condition(v1.ConditionProgressing))
 

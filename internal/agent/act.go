@@ -291,7 +291,7 @@ func (a *Agent) reload(ctx context.Context, w *world, upstream string) {
 	if changed || certificates || a.reloadPID == w.server.PID {
 		a.log.Info("Reloading PostgreSQL", "configuration", changed, "certificates", certificates)
 		a.upstream = upstream
-		a.reloadPID = 0
+		a.reloadPID, w.reloaded = 0, true
 		if !a.server.Reload() {
 			a.reloadPID = w.server.PID // again in the next round
 		}

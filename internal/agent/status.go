@@ -29,7 +29,7 @@ func (a *Agent) publish(w world, result outcome) bool {
 		status.Problem = a.accessProblem(&w)
 	}
 	if a.conf != nil {
-		status.ConfigGeneration = a.conf.Generation()
+		status.ConfigGeneration = a.generationInForce(&w)
 		if text := a.conf.Problem(); text != "" && status.Problem == nil {
 			status.Problem = problem(reasonConfiguration, text)
 		}
@@ -51,6 +51,16 @@ func (a *Agent) publish(w world, result outcome) bool {
 	a.board.Set(status)
 	a.health.Beat(a.config != nil && result.state != "", notReady)
 	return status.Ready && (status.Role == agentapi.RolePrimary || status.Streaming)
+}
+
+// generationInForce is the configuration whose effect on the server has been seen: whoever sees its generation sees in the same status
+// which parameters wait for a restart.
+func (a *Agent) generationInForce(w *world) int64 {
+	if !w.reloaded {
+		return a.conf.Generation()
+	}
+	before, _ := a.board.Status()
+	return before.ConfigGeneration
 }
 
 // describeData adds what is on the volume, and how far it has come.

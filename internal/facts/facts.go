@@ -139,9 +139,11 @@ type Pod struct {
 	UID  string
 	// Current says whether it was made from the StatefulSet's present template.
 	Current bool
-	// Outdated says whether it is known to differ from what the spec wants of a Pod, so that a new Pod would be of use. What only the
-	// operator's own version changes is left out.
+	// Outdated says whether it is known to differ from what the spec wants of a Pod, so that a new Pod would be of use unless
+	// TemplateLags. What only the operator's own version changes is left out.
 	Outdated bool
+	// TemplateLags says that its StatefulSet does not make Pods as the spec wants them yet: a Pod made now would be the old one again.
+	TemplateLags bool
 	// Running says whether the postgres container runs, and Ready whether it is ready, in the kubelet's last word.
 	Running  bool
 	Ready    bool

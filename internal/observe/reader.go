@@ -150,8 +150,8 @@ func (r *Reader) instances(ctx context.Context, c *v1.PostgresCluster, objects O
 		i := facts.Instance{Name: set.Name, Ordinal: ordinal, Deleting: !set.DeletionTimestamp.IsZero()}
 		if pod, ok := get[*corev1.Pod](objects, "Pod", naming.Pod(set.Name)); ok {
 			i.Pod = podFacts(pod, set)
-			// a Pod made now would be right only if the StatefulSet and its controller have the newest template
-			i.Pod.Outdated = wanted.Outdated != nil && upToDate(set, wanted.SpecHash) && wanted.Outdated(pod)
+			i.Pod.Outdated = wanted.Outdated != nil && wanted.Outdated(pod)
+			i.Pod.TemplateLags = i.Pod.Outdated && !upToDate(set, wanted.SpecHash)
 			if target, ok := targetOf(c, set.Name, i.Pod); ok {
 				targets = append(targets, target)
 			}

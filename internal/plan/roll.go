@@ -41,7 +41,11 @@ func roll(f *facts.Cluster) (Decision, bool) {
 	}
 	d := Decision{Members: members(f), Reason: v1.ReasonUpdatingInstances, Recheck: rollRecheck}
 	step := fmt.Sprintf("%d of %d: %s", len(f.Instances)-len(due)+1, len(f.Instances), next.Name)
-	if why := restless(f, next.Name); why != "" {
+	why := restless(f, next.Name)
+	if why == "" {
+		why = unspread(due)
+	}
+	if why != "" {
 		d.Message = fmt.Sprintf("%s waits: %s", step, why)
 		d.Refused = []Refusal{{What: "restarting " + next.Name, Why: why}}
 		return d, true
@@ -110,6 +114,16 @@ func restless(f *facts.Cluster, next string) string {
 		return fmt.Sprintf("there are %d instances of %d", len(f.Instances), f.Replicas)
 	}
 	return ""
+}
+
+// unspread is why it is not known yet which instances are due: the StatefulSets get a change one after the other, and if the primary's
+// was the first, it would be restarted before its standbys. (For a configuration, settle waits.) Empty: all have it.
+func unspread(due []facts.Instance) string {
+	at := slices.IndexFunc(due, func(i facts.Instance) bool { return i.Pod.TemplateLags })
+	if at < 0 {
+		return ""
+	}
+	return fmt.Sprintf("the StatefulSet of %s does not have the change yet", due[at].Name)
 }
 
 // handOver makes another instance primary, one that is as the spec wants it, so that the old one can be restarted.

@@ -57,7 +57,10 @@ func TestRoll(t *testing.T) {
 		"it was handed over to long ago": {
 			with(one().Pending("shared_buffers"), two(), three()).Switchover(handedOver(time.Hour)), handsOver("prod-db-1", "prod-db-2"), "hands over",
 		},
-		"all differ":             {with(one().Differs(), two().Differs(), three().Differs()), restarts("prod-db-2"), "1 of 3: prod-db-2, whose Pod differs from the spec"},
+		"all differ": {with(one().Differs(), two().Differs(), three().Differs()), restarts("prod-db-2"), "1 of 3: prod-db-2, whose Pod differs from the spec"},
+		"the primary's StatefulSet is the first to have the change": {
+			with(one().Differs(), two().TemplateLags(), three().TemplateLags()), plan.None{}, "1 of 3: prod-db-2 waits: the StatefulSet of prod-db-2 does not have the change yet",
+		},
 		"one is done":            {with(one().Differs(), two(), three().Differs()), restarts("prod-db-3"), "2 of 3: prod-db-3, whose Pod differs from the spec"},
 		"the primary is left":    {with(one().Differs(), two(), three()), handsOver("prod-db-1", "prod-db-2"), "3 of 3: prod-db-1, which hands over to prod-db-2 first"},
 		"the nearest takes over": {with(one().Differs(), two().Behind(100), three()), handsOver("prod-db-1", "prod-db-3"), "3 of 3: prod-db-1, which hands over to prod-db-3 first"},

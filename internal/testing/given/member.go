@@ -132,6 +132,12 @@ func (b *MemberBuilder) Outdated() *MemberBuilder { b.pod.Current = false; retur
 // Differs has a Pod that is not as the spec wants it.
 func (b *MemberBuilder) Differs() *MemberBuilder { b.pod.Outdated = true; return b }
 
+// TemplateLags has a Pod that is not as the spec wants it, and a StatefulSet that would make it so again.
+func (b *MemberBuilder) TemplateLags() *MemberBuilder {
+	b.pod.Outdated, b.pod.TemplateLags = true, true
+	return b
+}
+
 // Pending has parameters that wait for a restart.
 func (b *MemberBuilder) Pending(parameters ...string) *MemberBuilder {
 	return b.Report(func(s *agentapi.Status) { s.PendingRestart = parameters })
