@@ -302,6 +302,7 @@ func (a *Agent) pause(ctx context.Context, pause time.Duration) {
 func (a *Agent) shutdown(ctx context.Context) {
 	a.log.Info("Stopping")
 	began := time.Now()
+	a.gave = false // what it gave away in an earlier switchover
 	for _, task := range []*task{a.seed, a.setup, a.labels, a.slots} {
 		task.stop()
 	}

@@ -129,6 +129,9 @@ func (a *Agent) memberFacts(w *world, name string) election.Member {
 	status := answer.Status
 	member.Data, member.Age = dataOf(status), w.now.Sub(answer.Asked)
 	member.Streaming, member.Fenced = status.Streaming, status.Fenced
+	if status.AgentDigest == "" { // an agent of before failover would promote without any of its rules
+		member.Unable = "its agent is older, and knows nothing of failover"
+	}
 	if status.State != agentapi.StateRunning {
 		member.Unable = fmt.Sprintf("its PostgreSQL does not run (%s)", status.State)
 	}
@@ -154,7 +157,10 @@ func ownData(w *world) election.Data {
 	if w.state != nil {
 		data.Kind, data.Clean = election.DataPrimary, false
 		if w.state.InRecovery {
-			data.Kind, data.Exact = election.DataStandby, w.state.ReadAll
+			data.Kind = election.DataStandby
+			// A standby that crashed soon after it had followed its upstream to a new timeline shows the old one until it streams
+			// again; the history that it fetched then tells. Its position must not be taken for one on the old timeline.
+			data.Exact = w.state.ReadAll && w.found.Newest <= max(control.Position.Timeline, w.state.Timeline)
 		}
 		data.Position.LSN = max(data.Position.LSN, w.state.Written)
 		data.Position.Timeline = max(data.Position.Timeline, w.state.Timeline)

@@ -110,7 +110,8 @@ func (a *Agent) publishLease(w *world) {
 	publication := lease.Publication{
 		SystemIdentifier: w.found.Control.SystemIdentifier, Members: a.memberNames(), Sync: a.sync,
 	}
-	if w.state != nil && !w.state.InRecovery { // until it serves, how far the last primary came is what counts
+	// Until it serves, how far the last primary came is what counts. Position and start belong to the same timeline.
+	if w.state != nil && !w.state.InRecovery && a.timelines.of == w.state.Timeline {
 		publication.Position, publication.TimelineStart = ownData(w).Position, a.timelines.history.Start()
 	}
 	a.keeper.Publish(publication)

@@ -107,6 +107,10 @@ func (a *Agent) promote(ctx context.Context, w *world) outcome {
 			return result
 		}
 	}
+	if !a.fresh(&world{view: a.view()}) {
+		result.notReady = "renewing the lease" // it took too long to come here
+		return result
+	}
 	a.server.SetWritable()
 	a.promotedAt = w.now
 	a.label(ctx, naming.RolePrimary) // clients come when it is done

@@ -24,6 +24,9 @@ func mayPromise(f Facts, holder, pod string, takeOver bool, off without) string 
 	if f.Lease.Holder != "" && f.Lease.Holder != holder {
 		return f.Lease.Holder + " holds the lease"
 	}
+	if !takeOver && f.Lease.Holder == holder && f.Lease.HolderPod != "" && f.Lease.HolderPod != pod {
+		return "another Pod of " + holder + " holds the lease"
+	}
 	return ""
 }
 

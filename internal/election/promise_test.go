@@ -21,6 +21,10 @@ func TestMayPromise(t *testing.T) {
 	f.Promise.Remaining = 0
 	assert.Empty(t, MayPromise(f, "db-1", "pod-new", true))
 
+	f.Lease.HolderPod = "pod-new"
+	assert.Contains(t, MayPromise(f, "db-1", "pod-1", false), "another Pod of db-1 holds the lease", "it was taken over by force")
+	f.Lease.HolderPod = "pod-1"
+
 	f.Young = true
 	assert.Empty(t, MayPromise(f, "db-1", "pod-1", false), "who goes on has its right from before, and keeps it")
 	assert.Contains(t, MayPromise(f, "db-1", "pod-new", true), "may have forgotten")

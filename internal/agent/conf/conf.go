@@ -105,10 +105,17 @@ func (f *Files) reject(wanted Choice, why string) {
 	f.rejected, f.problem = &wanted, why
 }
 
+// tooSmall is what PostgreSQL says (xlogrecovery.c) when WAL shows that the primary had a greater setting than this server. The
+// control file has it by then, so that the next start fits: the configuration is not to blame.
+const tooSmall = "insufficient parameter settings"
+
 // Revert goes back to the proven configuration because a server did not start with the one in force. It says whether there
 // was anything to go back from. If the server does not start with the proven one either, it was not the configuration: the
 // wanted one may be tried again.
 func (f *Files) Revert(why string) bool {
+	if strings.Contains(why, tooSmall) {
+		return false
+	}
 	if f.inForce.same(f.proven) {
 		if f.reverted {
 			f.reverted, f.rejected, f.problem = false, nil, ""

@@ -91,6 +91,8 @@ func TestFiles_Revert(t *testing.T) {
 	assert.False(t, files.Revert("crash"), "there is nothing to go back from")
 
 	files.Choose(t.Context(), workMem("9MB"), settings)
+	assert.False(t, files.Revert("recovery aborted because of insufficient parameter settings"), "the next start has what is needed")
+	assert.Empty(t, files.Problem())
 	assert.True(t, files.Revert("out of memory"))
 	assert.Contains(t, files.Problem(), "out of memory")
 	files.Choose(t.Context(), workMem("9MB"), settings)

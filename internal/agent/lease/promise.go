@@ -22,7 +22,10 @@ func (k *Keeper) Promise(holder, pod string, duration time.Duration, takeOver bo
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	view := k.view()
-	facts := election.Facts{Self: k.self, Pod: k.pod, Young: k.now()-k.startedAt < max(duration, k.timings.Duration), Lease: election.Lease{Known: view.Known, Holder: view.Holder}}
+	facts := election.Facts{
+		Self: k.self, Pod: k.pod, Young: k.now()-k.startedAt < max(duration, k.timings.Duration),
+		Lease: election.Lease{Known: view.Known, Holder: view.Holder, HolderPod: view.HolderPod},
+	}
 	if view.Promise != nil {
 		facts.Promise = election.Promise{Holder: view.Promise.Holder, Pod: view.Promise.Pod, Remaining: view.Promise.Remaining}
 	}
