@@ -193,7 +193,7 @@ func (a *Agent) start(ctx context.Context, w *world, writable bool, upstream str
 		return outcome{state: agentapi.StateWaiting, notReady: "renewing the lease"} // it took too long to come here
 	}
 	if err == nil {
-		a.upstream = upstream
+		a.upstream, a.reloadedAt = upstream, time.Time{}
 		a.files.certificatesChanged(a.options.Paths) // the server reads them now
 		a.log.Info("Starting PostgreSQL", "writable", writable, "upstream", upstream)
 		err = a.server.Start(supervise.Spec{Program: a.programs.Postgres, DataDirectory: a.volume.Dir(), Writable: writable})
@@ -291,13 +291,13 @@ func (a *Agent) reload(ctx context.Context, w *world, upstream string) {
 	if changed || certificates || a.reloadPID == w.server.PID {
 		a.log.Info("Reloading PostgreSQL", "configuration", changed, "certificates", certificates)
 		a.upstream = upstream
-		a.reloadPID, w.reloaded = 0, true
+		a.reloadPID, a.reloadedAt = 0, time.Now()
 		if !a.server.Reload() {
 			a.reloadPID = w.server.PID // again in the next round
 		}
 		return // what it did to the server is seen in the next round
 	}
-	if w.state != nil && len(w.state.PendingRestart) == 0 {
+	if w.state != nil && a.hasReloaded(w) && len(w.state.PendingRestart) == 0 {
 		if err := a.conf.Proved(); err != nil {
 			a.log.Error("Keeping the configuration failed", "error", err)
 		}

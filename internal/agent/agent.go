@@ -100,6 +100,8 @@ type memory struct {
 	disk       disk
 	// reloadPID is the server that could not be reloaded yet.
 	reloadPID int
+	// reloadedAt is when the running server was last told to read its configuration again.
+	reloadedAt time.Time
 
 	handover handover
 	// giving gives the lease away; gave says that it has. ending says that the Pod ends.

@@ -110,6 +110,8 @@ const (
 	deniedBound = 15 * time.Second
 	// setupGrace is how long a primary that has not made its roles and database yet is kept from being ready.
 	setupGrace = 15 * time.Second
+	// reloadBound is how long a server may take to show that it has read its configuration again.
+	reloadBound = 5 * time.Second
 	// setupRetry is the pause after a setup that failed; after one that did not it grows to setupRefresh.
 	setupRetry   = 2 * time.Second
 	setupRefresh = 30 * time.Second

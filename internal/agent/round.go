@@ -46,8 +46,6 @@ type world struct {
 	looked   bool
 	view     lease.View
 	decision election.Decision
-	// reloaded says that the server was told to read its configuration after state was asked for.
-	reloaded bool
 }
 
 // outcome is what came of a round.

@@ -53,10 +53,16 @@ func (a *Agent) publish(w world, result outcome) bool {
 	return status.Ready && (status.Role == agentapi.RolePrimary || status.Streaming)
 }
 
+// hasReloaded says whether the state that was observed is that after the last reload; before, it does not show what waits for a
+// restart. PostgreSQL does not count a file with errors as read, so that this is bounded.
+func (a *Agent) hasReloaded(w *world) bool {
+	return w.state != nil && !w.state.ConfigRead.Before(a.reloadedAt) || w.now.Sub(a.reloadedAt) > reloadBound
+}
+
 // generationInForce is the configuration whose effect on the server has been seen: whoever sees its generation sees in the same status
 // which parameters wait for a restart.
 func (a *Agent) generationInForce(w *world) int64 {
-	if !w.reloaded {
+	if a.hasReloaded(w) {
 		return a.conf.Generation()
 	}
 	before, _ := a.board.Status()

@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -25,6 +26,8 @@ type State struct {
 	Lag       int64
 	// ReplayPaused says that a standby has stopped replaying, e.g. because a setting of its primary is greater than its own.
 	ReplayPaused bool
+	// ConfigRead is when the server, in the session that was asked, last read its configuration (pg_conf_load_time).
+	ConfigRead time.Time
 	// PendingRestart are the parameters that wait for a restart.
 	PendingRestart []string
 	// Lowering are those of a primary's PendingRestart of which its standbys must not have less, and that the restart would lower.
@@ -86,7 +89,8 @@ SELECT recovery,
                                                    'flushed', coalesce(flush_lsn::text, ''), 'candidate', sync_priority > 0)
                                  ORDER BY application_name)
                  FROM pg_stat_replication), '[]'),
-       current_setting('synchronous_standby_names')
+       current_setting('synchronous_standby_names'),
+       pg_conf_load_time()
 FROM pg_is_in_recovery() AS recovery
      LEFT JOIN pg_stat_wal_receiver AS receiver ON true`
 
@@ -101,7 +105,7 @@ func (c *Client) Observe(ctx context.Context) (State, error) {
 	slots := map[string]string{}
 	err := c.with(ctx, observeTimeout, func(ctx context.Context, connection *pgx.Conn) error {
 		return connection.QueryRow(ctx, observeQuery, slotPrefix, atLeastThePrimarys).Scan(&state.InRecovery, &state.Timeline, &written, &state.ReadAll, &replayed,
-			&state.Streaming, &state.Lag, &state.ReplayPaused, &state.PendingRestart, &state.Lowering, &slots, &state.Senders, &state.SyncNames)
+			&state.Streaming, &state.Lag, &state.ReplayPaused, &state.PendingRestart, &state.Lowering, &slots, &state.Senders, &state.SyncNames, &state.ConfigRead)
 	})
 	if err != nil {
 		return State{}, err
