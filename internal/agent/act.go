@@ -180,6 +180,9 @@ func (a *Agent) start(ctx context.Context, w *world, writable bool, upstream str
 		a.volumeSize = size // as it is at the start: some file systems change it all the time
 	}
 	settings := a.settings(w, upstream)
+	if !writable { // also a primary's data that begins a new timeline: it recovers as a standby first
+		settings.Minimums = w.found.Control.Minimums
+	}
 	a.conf.Choose(ctx, a.choice(), settings)
 	a.conf.Forget()
 	err := errors.Join(a.volume.SetStandby(!writable), a.volume.DropReserved())
