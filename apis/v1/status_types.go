@@ -149,6 +149,8 @@ const (
 	ReasonReplacingInstance = "ReplacingInstance"
 	// ReasonLagTooGreat: no standby is near enough to the lost primary's last position to take over.
 	ReasonLagTooGreat = "LagTooGreat"
+	// ReasonQuorumMissing: the primary is lost, and too few of its synchronous standbys answer to be sure of every acknowledged commit.
+	ReasonQuorumMissing = "QuorumMissing"
 	// ReasonSynchronousDegraded: fewer standbys than asked for confirm commits, and commits go on.
 	ReasonSynchronousDegraded = "SynchronousDegraded"
 	// ReasonSynchronousBlocked: fewer standbys than required confirm commits, so commits wait.

@@ -54,6 +54,7 @@ func (a *Agent) act(ctx context.Context, w *world) outcome {
 func (a *Agent) want(w *world) {
 	a.forgetSync(w)
 	a.publishLease(w)
+	w.view.Syncs = a.view().Syncs // with what was on its way until then
 	decision := w.decision
 	claim := lease.Claim{
 		Seen: w.view.Record, Timeline: decision.Timeline,

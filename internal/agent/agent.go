@@ -94,10 +94,7 @@ type memory struct {
 	slotsNext time.Time
 	timelines timelines
 	syncing   syncing
-	// syncSent is what may have been sent to be published, without an answer, before a.sync began anew at syncSentAt.
-	syncSent   *lease.Sync
-	syncSentAt time.Time
-	disk       disk
+	disk      disk
 	// reloadPID is the server that could not be reloaded yet.
 	reloadPID int
 	// reloadedAt is when the running server was last told to read its configuration again.

@@ -37,8 +37,6 @@ type handover struct {
 	wish, target string
 	checkpoint   *task
 	checkpoints  int
-	// stopping is when PostgreSQL was told to stop.
-	stopping time.Time
 	// last is how the last switchover ended.
 	last *agentapi.SwitchoverStatus
 }
@@ -236,7 +234,6 @@ func (a *Agent) stop(w *world) outcome {
 		return result
 	}
 	if w.server.Stopping == 0 {
-		h.stopping = w.now
 		a.server.Stop(supervise.Fast)
 		a.log.Info("Stopping PostgreSQL", "rule", w.decision.Rule, "reason", w.decision.Reason)
 		a.observer.Close()
@@ -246,7 +243,7 @@ func (a *Agent) stop(w *world) outcome {
 	if h.kind == election.Termination {
 		bound = a.options.StopBound - w.now.Sub(h.began)
 	}
-	if since := w.now.Sub(h.stopping); since > bound {
+	if since := w.now.Sub(w.server.StoppingSince); since > bound {
 		a.server.Stop(supervise.Immediate)
 		if since > bound+immediateBound {
 			a.server.Stop(supervise.Kill)
@@ -308,7 +305,7 @@ func (a *Agent) noteGiven(w *world) {
 		a.log.Error("Giving the lease away failed", "target", a.giving.name, "error", err)
 		return
 	}
-	a.log.Info("Gave the lease away", "target", a.giving.name, "stopped", w.now.Sub(a.handover.stopping).String())
+	a.log.Info("Gave the lease away", "target", a.giving.name)
 	a.gave = true
 	if a.handover.active() {
 		a.handover.target = a.giving.name
@@ -383,11 +380,7 @@ func (a *Agent) seek(ctx context.Context, w *world) {
 		return
 	}
 	a.soughtAt = w.now
-	var names []string
-	for _, member := range a.others() {
-		names = append(names, member.Name)
-	}
-	duration := a.keeper.Timings().Duration
+	names, duration := a.otherNames(), a.keeper.Timings().Duration
 	got, asked := map[string]time.Time{}, w.now
 	a.seekingGot = got
 	a.seeking = a.begin(ctx, "promises", func(ctx context.Context) error {

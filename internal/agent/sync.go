@@ -57,24 +57,24 @@ func (a *Agent) forgetSync(w *world) {
 		}
 	case election.Wait, election.Bootstrap, election.RunStandby, election.CloneFrom, election.Campaign, election.Refuse:
 	}
-	if a.sync != nil && a.sync.Set != w.view.Sync {
-		a.syncSent, a.syncSentAt = a.sync, w.now
-	}
 	a.syncing, a.sync = syncing{}, nil
 }
 
-// publishedSync are the sets that may be in the lease: the one that was read, and one that was sent without an answer. That cannot
-// come to be there any more once a later update was answered, for updates are compare-and-swap.
+// publishedSync are the sets that may be in the lease: the one that was read, those that were sent without an answer, and the one that
+// is to be sent.
 func (a *Agent) publishedSync(w *world) []*election.SyncSet {
 	published := []*election.SyncSet{a.leaseFacts(w).Sync}
-	if a.syncSent != nil && w.view.Holding && w.now.Add(-w.view.SinceRenewal).After(a.syncSentAt) {
-		a.syncSent = nil
+	texts := w.view.Syncs
+	if a.sync != nil {
+		texts = append(slices.Clone(texts), a.sync.Set)
 	}
-	for _, sent := range []*lease.Sync{a.syncSent, a.sync} {
-		if sent == nil || sent.Set == w.view.Sync {
+	seen := []string{w.view.Sync}
+	for _, text := range texts {
+		if slices.Contains(seen, text) {
 			continue
 		}
-		if set, err := election.ParseSyncSet(sent.Set); err == nil {
+		seen = append(seen, text)
+		if set, err := election.ParseSyncSet(text); err == nil {
 			published = append(published, &set)
 		} else {
 			published = append(published, nil)

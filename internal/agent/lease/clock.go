@@ -31,9 +31,6 @@ const (
 	DefaultRenew    = 2 * time.Second
 )
 
-// stopAlone is how long after the last renewal the watchdog ends everything by force, if the agent has not.
-func stopAlone(t Timings) time.Duration { return t.Duration * 61 / 64 }
-
 // late is how long after the last renewal that was written the next one counts as late.
 func late(t Timings) time.Duration { return t.Renew * 3 / 2 }
 

@@ -165,7 +165,7 @@ func TestKeeper_goes_on_by_promises(t *testing.T) {
 	assert.Equal(t, members, asked)
 	assert.True(t, f.View().Failsafe)
 	assert.Equal(t, 100*time.Millisecond, f.View().SinceRenewal, "counted from before they were asked")
-	assert.Equal(t, sent+stopAlone(f.Timings()), until)
+	assert.Equal(t, sent+f.Timings().StopKill(), until)
 
 	promising = []string{"db-2"}
 	f.clock += 3 * time.Second

@@ -222,7 +222,12 @@ func (k *Keeper) view() View {
 		return view
 	}
 	view.Known, view.Record = true, recordOf(k.lease)
-	view.Syncs = append([]string{view.Sync}, k.triedSyncs...)
+	view.Syncs = []string{view.Sync}
+	for _, tried := range k.triedSyncs {
+		if tried != view.Sync {
+			view.Syncs = append(view.Syncs, tried)
+		}
+	}
 	view.SinceChange = now - k.seenAt
 	view.Expired = view.SinceChange > k.duration()
 	view.ExpiredFor = max(0, view.SinceChange-k.duration())

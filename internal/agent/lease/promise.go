@@ -124,7 +124,7 @@ func (k *Keeper) askOnce(ctx context.Context, members []string) {
 	first := !k.byPromises
 	k.byPromises = true
 	k.renewedAt = now - since
-	until := k.renewedAt + stopAlone(timings)
+	until := k.renewedAt + timings.StopKill()
 	k.mu.Unlock()
 	if k.options.Renewed != nil {
 		k.options.Renewed(until)

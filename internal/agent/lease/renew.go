@@ -97,10 +97,10 @@ func (k *Keeper) write(ctx context.Context, seen *coordinationv1.Lease) error {
 	}
 	won := !k.holding
 	k.holding, k.renewedAt, k.writtenAt, k.byPromises = true, sent, sent, false
-	k.tried, k.triedSyncs = nil, nil
+	k.tried, k.triedSyncs = nil, []string{recordOf(written).Sync} // it is in the view from here on, not only when it is observed
 	k.claim.Campaign = false
 	k.kept = written.Annotations
-	until := sent + stopAlone(k.timings)
+	until := sent + k.timings.StopKill()
 	k.mu.Unlock()
 	if k.options.Renewed != nil {
 		k.options.Renewed(until)

@@ -65,6 +65,8 @@ type Snapshot struct {
 	Writable bool
 	// Stopping is the most forceful mode in which it was told to stop; 0 if it was not.
 	Stopping Mode
+	// StoppingSince is when it was first told to stop; zero if it was not.
+	StoppingSince time.Time
 	// Exit is that of the last server; nil if none has ended.
 	Exit *Exit
 }
@@ -170,7 +172,7 @@ func (s *Server) ended(err error) {
 	s.mu.Lock()
 	now := time.Now()
 	s.snapshot.Exit = &Exit{Asked: s.snapshot.Stopping != 0, Err: err, At: now, Started: s.snapshot.Started}
-	s.snapshot.Running, s.snapshot.PID, s.snapshot.Writable, s.snapshot.Stopping = false, 0, false, 0
+	s.snapshot = Snapshot{Started: s.snapshot.Started, Exit: s.snapshot.Exit}
 	close(s.done)
 	s.mu.Unlock()
 	s.changed()
@@ -182,6 +184,9 @@ func (s *Server) Stop(mode Mode) {
 	defer s.mu.Unlock()
 	if !s.snapshot.Running || s.snapshot.Stopping >= mode {
 		return
+	}
+	if s.snapshot.Stopping == 0 {
+		s.snapshot.StoppingSince = time.Now()
 	}
 	s.snapshot.Stopping = mode
 	if s.gone {

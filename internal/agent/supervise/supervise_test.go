@@ -135,8 +135,17 @@ func TestServer_stops_by_ever_greater_force(t *testing.T) {
 	server, spec, said := postmaster(t, "trap 'echo no' INT\ntrap 'echo immediate; exit 2' QUIT\necho up\nwhile :; do sleep 0.05; done")
 	require.NoError(t, server.Start(spec))
 	awaitWord(t, said, "up")
-	server.StopAndWait(t.Context(), 200*time.Millisecond)
-	assert.Equal(t, "up,no,immediate,changed", said.String())
+	assert.Zero(t, server.Snapshot().StoppingSince)
+	began := time.Now()
+	server.Stop(Fast)
+	awaitWord(t, said, "no")
+	since := server.Snapshot().StoppingSince
+	assert.False(t, since.Before(began))
+	server.Stop(Immediate)
+	<-server.Done()
+	assert.False(t, server.Snapshot().Exit.At.Before(since))
+	assert.Zero(t, server.Snapshot().StoppingSince, "it has stopped")
+	assert.Contains(t, said.String(), "up,no,immediate")
 }
 
 func TestServer_kills_children_too(t *testing.T) {
