@@ -27,7 +27,7 @@ const (
 	// get those of the next primary. Proxies apply changes at most once a second, kube-proxy for all Services together: what changes
 	// last in that second is applied at its end, all at once. A change that comes later is applied at once, and the one which comes
 	// some milliseconds after it a second later; and a role that changes is a change of -ro and one of -rw, in any order.
-	endpointsSettle = 800 * time.Millisecond
+	endpointsSettle = 700 * time.Millisecond
 )
 
 // handover is a hand-over of the Lease from this instance, as the loop knows it. It ends with the request.
