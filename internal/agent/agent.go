@@ -128,6 +128,8 @@ type memory struct {
 	lastStreamed time.Time
 	runningSince time.Time
 	promotedAt   time.Time
+	// promoting says that the server was told to end recovery, and was not seen to have done it.
+	promoting bool
 	// answered is the start of the last server that answered.
 	answered time.Time
 	// received is the furthest timeline that the server which was started then was seen to receive.
@@ -148,6 +150,7 @@ type memory struct {
 	// setupFailed counts the setups that failed in a row.
 	setupFailed failures
 
+	// labelled are the roles that were put on Pods last, as a text.
 	labelled     string
 	labelledAt   time.Time
 	lastDecision string
