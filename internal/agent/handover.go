@@ -257,7 +257,7 @@ const immediateBound = 6 * time.Second
 
 // giveAway hands the Lease over, or releases it, beside the loop.
 func (a *Agent) giveAway(ctx context.Context, w *world) outcome {
-	target, position := w.decision.Target, ownData(w).Position
+	target, position, clean := w.decision.Target, ownData(w).Position, w.decision.Clean
 	result := outcome{state: agentapi.StateStopping, role: agentapi.RolePrimary, notReady: w.decision.Reason}
 	if !a.giving.isSettled() || w.server.Running {
 		return result
@@ -271,7 +271,7 @@ func (a *Agent) giveAway(ctx context.Context, w *world) outcome {
 		if target == "" {
 			return keeper.Stopped(bounded)
 		}
-		err := keeper.HandOver(bounded, target, position)
+		err := keeper.HandOver(bounded, target, position, clean)
 		if err == nil || errors.Is(err, lease.ErrHeldByOther) || !ending {
 			return err
 		}
@@ -362,6 +362,9 @@ func (a *Agent) askMembers(w *world) {
 		moment = "stopped " + w.server.Exit.At.String()
 	case !a.downSince.IsZero():
 		moment = "down " + a.downSince.String()
+		if exit := w.server.Exit; exit != nil && !w.server.Running {
+			moment += ", ended " + exit.At.String()
+		}
 	case v.Expired:
 		moment = "expired " + v.Version
 	}
@@ -381,7 +384,7 @@ func (a *Agent) seek(ctx context.Context, w *world) {
 	}
 	a.soughtAt = w.now
 	names, duration := a.otherNames(), a.keeper.Timings().Duration
-	got, asked := map[string]time.Time{}, w.now
+	got, asked := map[string]time.Duration{}, w.clock
 	a.seekingGot = got
 	a.seeking = a.begin(ctx, "promises", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, seekTimeout)
