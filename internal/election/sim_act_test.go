@@ -77,7 +77,7 @@ func (p *pod) again(wait time.Duration) {
 
 // gather asks the members, if what they say matters, or is about to.
 func (p *pod) gather(f Facts, d Decision) {
-	late := p.view == nil || p.clock()-p.seenAt > 2*p.timings.Renew+time.Second
+	late := p.view == nil || p.clock()-p.seenAt > 2*p.timings.Renew
 	failing := p.holding && p.since() > p.timings.Renew+500*time.Millisecond && (p.fresh() || p.w.off["failsafe/in-time"]) &&
 		p.server.mayWrite
 	matters := d.Ask || d.Seek || p.request.Kind != NoRequest || f.Server.Down > 0
@@ -99,6 +99,9 @@ func (p *pod) gather(f Facts, d Decision) {
 		}
 	}
 	p.askAll(names, true, d.Seek || failing)
+	if failing {
+		p.goOn()
+	}
 	p.again(250 * time.Millisecond)
 }
 
@@ -317,6 +320,10 @@ func (p *pod) handOver(d Decision) {
 		p.holding = false
 	}
 	clean, has := p.last.Rule == "hand-over" && p.instance.volume.clean, len(p.instance.volume.wal)
+	if to := p.w.instance(target); to != nil && p.view.sync == nil && p.view.position.timeline == to.volume.position().timeline &&
+		p.view.position.length-len(to.volume.wal) > simLag {
+		p.w.fail("%s hands over to %s, which lacks too much of what was published", p.uid, target)
+	}
 	p.inFlight = p.clock() + p.timings.Renew
 	if p.request.Kind == Termination && p.w.chance(30) { // it cannot write the Lease: the target is to take it
 		p.w.ask(p, target, func(other *pod) func() {
