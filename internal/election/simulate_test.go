@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	seeds      = flag.Int64("seeds", 300, "how many seeds TestSimulation runs")
+	seeds      = flag.Int64("seeds", 3000, "how many seeds TestSimulation runs")
 	firstSeed  = flag.Int64("first", 0, "the first seed")
 	broken     = flag.String("without", "", "rules and conditions to leave out, by comma")
 	mutate     = flag.Int64("mutate", 0, "how many seeds TestFindMutations tries for each rule and condition")
