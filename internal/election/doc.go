@@ -111,7 +111,7 @@
 //     a standby, some standby does not run and may have more than it shows: wait, as a standby that runs. After AnswerBound this is
 //     reported as a problem, but it is never resolved by campaigning: the silent member may have the newest data. Not for an
 //     instance that somebody forces.
-//  16. less-advanced (not for one that is forced): another member is further (timeline, then the directory that was primary on it, then LSN, then the lower
+//  16. less-advanced: I am not forced, and another member is further (timeline, then the directory that was primary on it, then LSN, then the lower
 //     name): wait for it to take the Lease.
 //  17. writer-may-live: the Lease was seen to change within its duration, or a member has not promised to this Pod: wait. If it was
 //     deleted and made anew, it has forgotten which Pod may be writing, which may be one of mine that was cut off. One that is forced

@@ -172,8 +172,11 @@ func (p *pod) update(next record, won func()) {
 	}
 	p.pending = append(p.pending, &next)
 	p.inFlight = sent + p.timings.Renew
+	forced := p.forced()
 	p.w.call(p, func() func() {
+		before := p.w.api.lease.holder
 		current, ok := p.w.api.update(base, next)
+		p.w.byForce = p.w.byForce || ok && forced && before != p.instance.name
 		replied := sent
 		return func() {
 			p.inFlight = 0
@@ -208,7 +211,7 @@ func (p *pod) campaign(d Decision) {
 	p.w.note("%s campaigns: %s", p.uid, d.Reason)
 	next := *p.view
 	next.holder, next.pod = p.instance.name, p.uid
-	forced := p.w.forced == p.instance.name
+	forced := p.forced()
 	p.timeline, p.publish = d.Timeline, nil
 	if d.Sync != nil {
 		p.publish = &d.Sync
@@ -220,7 +223,6 @@ func (p *pod) campaign(d Decision) {
 	p.update(next, func() {
 		p.w.note("%s has won", p.uid)
 		p.downSince, p.failures = p.clock(), 0
-		p.w.byForce = p.w.byForce || forced
 		if behind > simLag && !forced {
 			p.w.fail("%s took over lacking %d of what the primary had published", p.uid, behind)
 		}
