@@ -9,5 +9,5 @@ MUTANT_SEEDS ?= 20000
 simulate: ## Simulate SEEDS=100000 clusters in which everything goes wrong, on all cores (MUTATIONS=1: leave out each rule once, too)
 	@go test -count 1 -timeout 6h ./internal/election -run '^TestSimulation$$' -v -args -first $(FIRST) -seeds $(SEEDS) $(if $(TRACE),-trace)
 ifdef MUTATIONS
-	@go test -count 1 -timeout 6h ./internal/election -run '^TestMutations$$' -v -args -mutate $(MUTANT_SEEDS)
+	@go test -count 1 -timeout 6h ./internal/election -run '^TestFind(Mutations|Courses)$$' -v -args -mutate $(MUTANT_SEEDS)
 endif

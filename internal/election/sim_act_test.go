@@ -339,7 +339,7 @@ func (p *pod) handOver(d Decision) {
 	}
 	p.w.call(p, func() func() {
 		current, ok := p.w.api.update(base, next)
-		if to := p.w.instance(target); ok && clean && to != nil && len(to.volume.wal) < has {
+		if to := p.w.instance(target); ok && clean && to != nil && to.volume.kind.HasData() && len(to.volume.wal) < has {
 			p.w.fail("%s has handed over to %s, which has not received everything", p.uid, target)
 		}
 		return func() {
