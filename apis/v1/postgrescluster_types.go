@@ -24,6 +24,8 @@ import (
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 50",message="metadata.name: must have at most 50 characters, since the names of Pods and Services are made from it; choose a shorter name"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name: must begin with a lower-case letter and have only lower-case letters, digits and '-', since Services are named after it"
+// +kubebuilder:validation:XValidation:rule="self.spec.version == oldSelf.spec.version || int(self.spec.version) > int(oldSelf.spec.version) || (has(oldSelf.status) && has(oldSelf.status.version) && oldSelf.status.version.startsWith(self.spec.version + '.')) || (has(oldSelf.status) && has(oldSelf.status.upgrade) && oldSelf.status.upgrade.from == self.spec.version && !(oldSelf.status.upgrade.phase in ['Retire', 'Done']))",messageExpression="'cannot go down from ' + oldSelf.spec.version + ' to ' + self.spec.version + ': the way back is open only until status.upgrade.rollbackUntil; restore a backup into a new cluster instead'",fieldPath=".spec.version"
+// +kubebuilder:validation:XValidation:rule="self.spec.version == oldSelf.spec.version || !has(oldSelf.status) || !has(oldSelf.status.upgrade) || oldSelf.status.upgrade.phase in ['Preflight', 'Done', 'RolledBack', 'Failed'] || self.spec.version in [oldSelf.status.upgrade.from, oldSelf.status.upgrade.to]",messageExpression="'the upgrade from ' + oldSelf.status.upgrade.from + ' to ' + oldSelf.status.upgrade.to + ' is under way; wait until it is Done, or set version back to ' + oldSelf.status.upgrade.from",fieldPath=".spec.version"
 type PostgresCluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -48,7 +50,6 @@ type PostgresClusterList struct {
 
 // PostgresClusterSpec is the cluster that is wanted.
 //
-// +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version",messageExpression="'cannot be changed yet from ' + oldSelf.version + ' to ' + self.version + '; create a new cluster of the other version and move the data with pg_dump'",fieldPath=".version"
 // +kubebuilder:validation:XValidation:rule="has(self.bootstrap) == has(oldSelf.bootstrap)",message="is used once, when the cluster is created, and cannot be added or removed later; leave it as it was",fieldPath=".bootstrap"
 // +kubebuilder:validation:XValidation:rule="!has(self.availability) || !has(self.availability.synchronous) || self.availability.synchronous.mode == 'none' || self.availability.synchronous.number < self.replicas",message="must be less than replicas, since commits wait for standbys and the primary is none; lower it, raise replicas, or set mode to none",fieldPath=".availability.synchronous.number"
 type PostgresClusterSpec struct {
@@ -109,6 +110,11 @@ type PostgresClusterSpec struct {
 	// bootstrap says how the first instance gets its data. It is used once and cannot be changed.
 	// +optional
 	Bootstrap *BootstrapSpec `json:"bootstrap,omitempty"`
+
+	// upgrade says how the cluster goes to another major version when version changes.
+	// +kubebuilder:default={}
+	// +optional
+	Upgrade UpgradeSpec `json:"upgrade,omitzero"`
 
 	// suspend stops all instances and keeps their volumes; false starts them again with the same data.
 	// +optional

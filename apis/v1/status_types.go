@@ -234,7 +234,11 @@ type PostgresClusterStatus struct {
 	// +optional
 	Switchover *SwitchoverStatus `json:"switchover,omitempty"`
 
-	// conditions are Ready, Progressing, Degraded and Paused.
+	// upgrade is the major upgrade that is under way, or the last one.
+	// +optional
+	Upgrade *UpgradeStatus `json:"upgrade,omitempty"`
+
+	// conditions are Ready, Progressing, Degraded, Paused and, where one was asked for, UpgradePreflight.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

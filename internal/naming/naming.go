@@ -55,7 +55,8 @@ const (
 	// without it they wait for none. AnnotationSyncMode has the mode: none, preferred or required.
 	AnnotationSync     = "pgsteward.io/sync"
 	AnnotationSyncMode = "pgsteward.io/sync-mode"
-	// AnnotationVersion has, on a volume claim, the major version of its data.
+	// AnnotationVersion has, on a volume claim, the major version of its data; on a Pod, the one that it was made to run; on the Lease,
+	// that of the live generation, once there has been a major upgrade.
 	AnnotationVersion = "pgsteward.io/version"
 	// AnnotationDataRole has, on a volume claim, RolePrimary if its data was the primary's when that was last known: a cluster
 	// that is created anew with fewer instances than volumes begins with that one.
@@ -86,6 +87,13 @@ const (
 	AnnotationSpecHash = "pgsteward.io/spec-hash"
 	// AnnotationHoldUpgrades, "true" on a PostgresCluster, makes OLM wait with upgrading the operator.
 	AnnotationHoldUpgrades = "pgsteward.io/hold-upgrades"
+	// AnnotationUpgradeSwitchover, "now" on a PostgresCluster, lets a major upgrade switch over that waits for it.
+	AnnotationUpgradeSwitchover = "pgsteward.io/upgrade-switchover"
+	// AnnotationUpgradeRetry on a PostgresCluster: each new value makes an upgrade that has failed begin again.
+	AnnotationUpgradeRetry = "pgsteward.io/upgrade-retry"
+	// AnnotationUpgradePreflight on a PostgresCluster has a major, such as "17": what an upgrade to it would not carry is looked for, and
+	// told in the status, without upgrading.
+	AnnotationUpgradePreflight = "pgsteward.io/upgrade-preflight"
 	// AnnotationValidation, ValidationWarn on a PostgresCluster, makes the webhook warn of what it would refuse.
 	AnnotationValidation = "pgsteward.io/validation"
 	// ValidationWarn is the value of AnnotationValidation that counts.
@@ -117,6 +125,8 @@ const (
 const (
 	ContainerPostgres = "postgres"
 	ContainerInstall  = "install"
+	// ContainerCarry copies the old programs of PostgreSQL for a major upgrade.
+	ContainerCarry = "carry"
 
 	VolumeData    = "data"
 	VolumeProgram = "program"
@@ -125,6 +135,8 @@ const (
 	VolumeShm     = "shm"
 	VolumeConfig  = "config"
 	VolumeSecrets = "secrets"
+	// VolumeCarried has what ContainerCarry copied.
+	VolumeCarried = "carried"
 )
 
 // Paths in an instance's Pod.
@@ -136,6 +148,10 @@ const (
 	// FilePasswd is the passwd file's name in the program volume; it is mounted over /etc/passwd, since initdb and peer
 	// authentication need a name for whatever uid the Pod has.
 	FilePasswd = "passwd"
+	// PathCarried is where the old programs of PostgreSQL are during a major upgrade.
+	PathCarried = "/opt/pgsteward-carried"
+	// FileUpgradeMarker is the file, in the agent's folder on the data volume, that says what a major upgrade left there.
+	FileUpgradeMarker = "upgrade.json"
 	// PathData is the mount point of the data volume.
 	PathData = "/var/lib/pgsteward"
 	// PathRun holds PostgreSQL's socket and the agent's pipes.
@@ -160,6 +176,9 @@ const (
 	Superuser = "postgres"
 	// ReplicationUser is the role of standbys; it authenticates by a client certificate of this common name.
 	ReplicationUser = "pgsteward_replication"
+	// UpgradeUser is the superuser by which one generation's agent works on the other's server during a major upgrade. It authenticates
+	// by the certificate of ReplicationUser, and does not exist otherwise.
+	UpgradeUser = "pgsteward_upgrade"
 	// OperatorUser is the common name of the operator's client certificate for agents.
 	OperatorUser = "pgsteward-operator"
 )
@@ -299,6 +318,17 @@ func RoleSelector(cluster, role string) map[string]string {
 // (https://www.postgresql.org/docs/current/warm-standby.html#STREAMING-REPLICATION-SLOTS).
 func SlotName(instance string) string {
 	return "pgsteward_" + strings.ReplaceAll(instance, "-", "_")
+}
+
+// UpgradeSchema is a schema that each database has during a major upgrade; UpgradePublication its publication.
+const (
+	UpgradeSchema      = "pgsteward_upgrade"
+	UpgradePublication = "pgsteward_upgrade"
+)
+
+// UpgradeSlot is the logical replication slot, and the subscription, of the database with that oid on the side that sends, for the upgrade of that ID.
+func UpgradeSlot(id string, database uint32) string {
+	return fmt.Sprintf("%s_%s_%d", UpgradePublication, id, database)
 }
 
 // ServerCertificate is the common name of the cluster's server certificate, by which agents know each other.

@@ -32,7 +32,7 @@ var importRules = []importRule{
 		"internal/agentapi", "internal/facts", "internal/postgres", "internal/naming",
 	}},
 	{"internal/plan", []string{"apis/...", "internal/upgrade", "internal/backup", "internal/facts", "internal/postgres", "internal/naming"}},
-	{"internal/upgrade", []string{"apis/...", "internal/facts", "internal/postgres", "internal/naming"}},
+	{"internal/upgrade", []string{"apis/...", "internal/agentapi", "internal/facts", "internal/postgres", "internal/naming"}},
 	{"internal/backup", []string{"apis/...", "internal/facts", "internal/postgres", "internal/naming"}},
 	// What runs beside PostgreSQL: it knows nothing of the operator.
 	{"internal/agent/...", []string{
