@@ -36,6 +36,9 @@ type Settings struct {
 	PrimarySlot     string
 	// ReadOnly makes transactions read-only unless their client says otherwise; it is stronger than the user's setting.
 	ReadOnly bool
+	// Closed keeps clients out, by pg_hba.conf; Upgrade lets in the role of major upgrades. They are no parameters.
+	Closed  bool
+	Upgrade bool
 	// SyncStandbys is synchronous_standby_names. It has no effect on a standby.
 	SyncStandbys string
 	// Minimums are numbers that a standby must not go below; nil for a primary.
@@ -60,7 +63,10 @@ var ours = []string{
 }
 
 // floors are the least values that replication to MaxReplicas instances, backups and upgrades need.
-var floors = map[string]int{"max_wal_senders": 20, "max_replication_slots": 20, "max_connections": 20, "max_worker_processes": 8}
+var floors = map[string]int{
+	"max_wal_senders": 20, "max_replication_slots": 20, "max_connections": 20, "max_worker_processes": 8,
+	"max_logical_replication_workers": 16, // a major upgrade needs one for each database
+}
 
 // Merge is the whole of postgresql.conf's parameters, and the names that the user must not set and that were left out.
 func (s Settings) Merge() (merged Parameters, refused []string) {
