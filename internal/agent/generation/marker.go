@@ -32,6 +32,8 @@ type Marker struct {
 	// Position is X; Databases are those that are carried over, by their oid on the source.
 	Position  string            `json:"position,omitempty"`
 	Databases map[string]uint32 `json:"databases,omitempty"`
+	// Schemas are the databases whose schema was copied (logical).
+	Schemas []string `json:"schemas,omitempty"`
 	// UsedUp says that the data directory of From on this volume is no standby's any more: it must be copied again before it serves.
 	UsedUp bool `json:"usedUp,omitempty"`
 	// Linked says that pg_upgrade has begun to link files: the old data directory must not be started any more.
