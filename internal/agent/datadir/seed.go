@@ -43,6 +43,16 @@ func (s *Seeder) Clone(ctx context.Context, conninfo, slot string) error {
 	})
 }
 
+// Make makes a data directory by other means than InitDB and Clone: create makes it at the path that it is given.
+func (s *Seeder) Make(ctx context.Context, create func(target string) error) error {
+	return s.seed(ctx, create)
+}
+
+// Run runs a program; its error has the end of what the program said.
+func (s *Seeder) Run(ctx context.Context, program string, args ...string) error {
+	return s.run(ctx, program, args...)
+}
+
 // seed makes a data directory under another name and renames it when it is complete.
 func (s *Seeder) seed(ctx context.Context, create func(target string) error) error {
 	volume := s.Volume

@@ -96,7 +96,9 @@ func hasTransactionTimeout(version string) bool {
 }
 
 // Open opens a connection of its own to a database, as the superuser; whoever asked for it closes it.
-func (c *Client) Open(ctx context.Context, database string) (*pgx.Conn, error) { return c.connect(ctx, database) }
+func (c *Client) Open(ctx context.Context, database string) (*pgx.Conn, error) {
+	return c.connect(ctx, database)
+}
 
 // Close gives the connection up.
 func (c *Client) Close() {
