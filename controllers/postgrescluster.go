@@ -130,12 +130,6 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 	if d.AccessOnly {
 		return time.Time{}, r.Writer.Objects(ctx, c, o.Objects, build.Access(build.Input{Cluster: c, Settings: r.Settings}))
 	}
-	if o.Facts.Image == "" {
-		return time.Time{}, &apply.Refused{
-			Reason:  v1.ReasonImageUnknown,
-			Message: fmt.Sprintf("spec.image: the operator has no default image of PostgreSQL %s; name one", c.Spec.Version),
-		}
-	}
 	secrets, renewAt, err := credential.Complete(o.Credentials, credential.Cluster{Name: c.Name, Namespace: c.Namespace}, o.Facts.Now, rand.Reader)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("credentials of %s/%s: %w", c.Namespace, c.Name, err)
@@ -145,6 +139,13 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 		Holder:      o.Facts.Holder,
 		Volumes:     o.Facts.Volumes,
 		Credentials: secrets, Settings: r.Settings,
+		Live: o.Facts.Live, Images: o.Facts.Images, Upgrade: d.Upgrade, Reports: reports(o.Facts),
+	}
+	if version := build.MissingImage(input); version != "" {
+		return time.Time{}, &apply.Refused{
+			Reason:  v1.ReasonImageUnknown,
+			Message: fmt.Sprintf("spec.image: the operator has no default image of PostgreSQL %s; name one", version),
+		}
 	}
 	errs := []error{r.Writer.Objects(ctx, c, o.Objects, build.Objects(input))}
 	input.Unwritten = errs[0] != nil
@@ -155,6 +156,17 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 		errs = append(errs, r.Writer.Pod(ctx, pod))
 	}
 	return renewAt, errors.Join(append(errs, r.carryOut(ctx, o, d))...)
+}
+
+// reports are what the agents say, by instance.
+func reports(f facts.Cluster) map[string]agentapi.Status {
+	said := map[string]agentapi.Status{}
+	for _, i := range f.Instances {
+		if report, known := i.Report.Get(); known {
+			said[i.Name] = report
+		}
+	}
+	return said
 }
 
 // carryOut carries out the decision's action and puts an agent's answer into the decision.
@@ -194,7 +206,7 @@ func (r *PostgresCluster) act(ctx context.Context, o observe.Observation, action
 			return err
 		}
 		return r.Writer.ForgetPod(ctx, o.Facts.Namespace, naming.Pod(a.Instance), a.PodUID)
-	case plan.Switchover, plan.RestartServer:
+	case plan.Switchover, plan.RestartServer, plan.SwitchVersion:
 		return r.ask(ctx, o, action)
 	case plan.ReplaceVolume: // unless it was bound meanwhile
 		return r.Writer.DeleteUnchanged(ctx, o.Objects.Get("PersistentVolumeClaim", naming.DataVolume(a.Instance)))
@@ -223,6 +235,12 @@ func (r *PostgresCluster) ask(ctx context.Context, o observe.Observation, action
 			return err
 		}
 		return r.Writer.Switchover(ctx, client, host, a.From, a.To)
+	case plan.SwitchVersion:
+		client, host, err := agent(a.From, a.PodUID)
+		if err != nil {
+			return err
+		}
+		return r.Writer.SwitchVersion(ctx, client, host, a.From, a.Request)
 	case plan.RestartServer:
 		client, host, err := agent(a.Instance, a.PodUID)
 		if err != nil {

@@ -86,6 +86,11 @@ const (
 	UpgradeFailed          UpgradePhase = "Failed"
 )
 
+// Final says whether nothing is left to do in that phase.
+func (p UpgradePhase) Final() bool {
+	return p == UpgradeDone || p == UpgradeRolledBack || p == UpgradeFailed
+}
+
 // ConditionUpgradePreflight is true when nothing that was found speaks against the upgrade that is wanted, or was asked about.
 const ConditionUpgradePreflight = "UpgradePreflight"
 
@@ -136,6 +141,14 @@ type UpgradeStatus struct {
 	// +optional
 	Seed string `json:"seed,omitempty"`
 
+	// source is the instance that was primary when the seed was chosen: what the seed follows is on it.
+	// +optional
+	Source string `json:"source,omitempty"`
+
+	// wish is what the upgrade was begun for: version, image and annotation. One that failed begins again when that changes.
+	// +optional
+	Wish string `json:"wish,omitempty"`
+
 	// rolled are the other instances that have been told to run the new version.
 	// +listType=atomic
 	// +optional
@@ -165,6 +178,12 @@ type UpgradeStatus struct {
 	// +optional
 	LagBytes *int64 `json:"lagBytes,omitempty"`
 
+	// progress is the step that was last seen to be new, and progressAt when: a step that takes too long ends the attempt.
+	// +optional
+	Progress string `json:"progress,omitempty"`
+	// +optional
+	ProgressAt *metav1.Time `json:"progressAt,omitempty"`
+
 	// findings of the preflight.
 	// +kubebuilder:validation:MaxItems=200
 	// +listType=atomic
@@ -182,6 +201,12 @@ type UpgradeStatus struct {
 	// rollbackUntil is until when setting version back loses no write.
 	// +optional
 	RollbackUntil *metav1.Time `json:"rollbackUntil,omitempty"`
+
+	// askedAt is when a switchover between versions was last asked for, and refusals how many were refused in a row.
+	// +optional
+	AskedAt *metav1.Time `json:"askedAt,omitempty"`
+	// +optional
+	Refusals int32 `json:"refusals,omitempty"`
 
 	// lastWritePause is how long writes paused in the last switchover between versions, such as 640ms.
 	// +optional

@@ -450,6 +450,14 @@ func (in *UpgradeStatus) DeepCopyInto(out *UpgradeStatus) {
 		in, out := &in.RollbackUntil, &out.RollbackUntil
 		*out = (*in).DeepCopy()
 	}
+	if in.ProgressAt != nil {
+		in, out := &in.ProgressAt, &out.ProgressAt
+		*out = (*in).DeepCopy()
+	}
+	if in.AskedAt != nil {
+		in, out := &in.AskedAt, &out.AskedAt
+		*out = (*in).DeepCopy()
+	}
 	if in.RetryAt != nil {
 		in, out := &in.RetryAt, &out.RetryAt
 		*out = (*in).DeepCopy()

@@ -31,7 +31,7 @@ func agentConfig(in Input) agentapi.Config {
 		Cluster:          c.Name,
 		Namespace:        c.Namespace,
 		Generation:       c.Generation,
-		Version:          c.Spec.Version,
+		Version:          in.live(),
 		SystemIdentifier: in.SystemIdentifier,
 		Bootstrap:        in.Bootstrap,
 		Database:         database,
@@ -41,12 +41,14 @@ func agentConfig(in Input) agentapi.Config {
 		Availability:     availability(c, len(in.Members)),
 		Fenced:           fenced(c),
 		ForceFailover:    c.Annotations[naming.AnnotationForceFailover],
+		Upgrade:          in.Upgrade,
 	}
 	for _, m := range in.Members {
-		config.Members = append(config.Members, agentapi.Member{
-			Name: m.Name,
-			Host: naming.InstanceHost(c.Name, c.Namespace, m.Name),
-		})
+		member := agentapi.Member{Name: m.Name, Host: naming.InstanceHost(c.Name, c.Namespace, m.Name)}
+		if version := in.version(m); version != in.live() {
+			member.Version = version
+		}
+		config.Members = append(config.Members, member)
 	}
 	config.Parameters = parameters(c)
 	return config

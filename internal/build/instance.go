@@ -42,7 +42,7 @@ func statefulSet(in Input, m plan.Member) Object {
 			WithSelector(labelSelector(selector)).
 			WithTemplate(coreac.PodTemplateSpec().
 				WithLabels(labels).
-				WithAnnotations(podAnnotations(c)).
+				WithAnnotations(podAnnotations(in, m)).
 				WithSpec(podSpec(in, m))))
 }
 
@@ -65,6 +65,10 @@ func podSpec(in Input, m plan.Member) *coreac.PodSpecApplyConfiguration {
 		WithInitContainers(installContainer(in)).
 		WithContainers(postgresContainer(in, m)).
 		WithVolumes(podVolumes(c.Name, m)...)
+	if m.Carry != "" {
+		spec.WithInitContainers(carryContainer(in, m)).
+			WithVolumes(coreac.Volume().WithName(naming.VolumeCarried).WithEmptyDir(coreac.EmptyDirVolumeSource()))
+	}
 	schedule(spec, c)
 	for _, s := range c.Spec.ImagePullSecrets {
 		spec.WithImagePullSecrets(coreac.LocalObjectReference().WithName(s.Name))
@@ -102,9 +106,9 @@ func installContainer(in Input) *coreac.ContainerApplyConfiguration {
 
 func postgresContainer(in Input, m plan.Member) *coreac.ContainerApplyConfiguration {
 	c := in.Cluster
-	return coreac.Container().
+	container := coreac.Container().
 		WithName(naming.ContainerPostgres).
-		WithImage(in.Settings.Image(c)).
+		WithImage(in.image(in.version(m))).
 		WithCommand(naming.PathAgentBinary, "agent").
 		WithEnv(
 			fieldEnv("POD_NAME", "metadata.name"),
@@ -113,7 +117,7 @@ func postgresContainer(in Input, m plan.Member) *coreac.ContainerApplyConfigurat
 			coreac.EnvVar().WithName("PGSTEWARD_INSTANCE").WithValue(m.Name),
 			// for people who come in with kubectl exec: plain psql works
 			coreac.EnvVar().WithName("PGHOST").WithValue(naming.PathRun),
-			coreac.EnvVar().WithName("PGDATA").WithValue(naming.PathData+"/pgdata/"+c.Spec.Version),
+			coreac.EnvVar().WithName("PGDATA").WithValue(naming.PathData+"/pgdata/"+in.version(m)),
 		).
 		WithPorts(
 			containerPort(naming.PortPostgresName, naming.PortPostgres),
@@ -136,6 +140,31 @@ func postgresContainer(in Input, m plan.Member) *coreac.ContainerApplyConfigurat
 			coreac.VolumeMount().WithName(naming.VolumeConfig).WithMountPath(naming.PathConfig).WithReadOnly(true),
 			coreac.VolumeMount().WithName(naming.VolumeSecrets).WithMountPath(naming.PathSecrets).WithReadOnly(true),
 		)
+	if m.Carry != "" {
+		container.WithVolumeMounts(carriedMount().WithReadOnly(true))
+	}
+	return container
+}
+
+// carryContainer copies the programs of the previous major, from its own image, for pg_upgrade.
+func carryContainer(in Input, m plan.Member) *coreac.ContainerApplyConfiguration {
+	return coreac.Container().
+		WithName(naming.ContainerCarry).
+		WithImage(in.image(m.Carry)).
+		WithCommand(naming.PathAgentBinary, "carry", "--major", m.Carry, "--to", naming.PathCarried).
+		WithSecurityContext(containerSecurity()).
+		WithResources(coreac.ResourceRequirements().WithRequests(corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
+		}).WithLimits(corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("256Mi"),
+		})).
+		WithVolumeMounts(
+			coreac.VolumeMount().WithName(naming.VolumeProgram).WithMountPath(naming.PathProgram).WithReadOnly(true),
+			carriedMount())
+}
+
+func carriedMount() *coreac.VolumeMountApplyConfiguration {
+	return coreac.VolumeMount().WithName(naming.VolumeCarried).WithMountPath(naming.PathCarried)
 }
 
 // podVolumes are the volumes of an instance's Pod.

@@ -23,7 +23,7 @@ func Pods(in Input, f facts.Cluster) []Object {
 		if i.Pod == nil || i.Pod.Deleting {
 			continue
 		}
-		role, refresh := roleLabel(i, f.Holder), !in.Unwritten && mustRefresh(i, hash, f.Now)
+		role, refresh := roleLabel(i, f.Holder, f.Aside(i)), !in.Unwritten && mustRefresh(i, hash, f.Now)
 		if !refresh && i.Pod.Role == role {
 			continue
 		}
@@ -67,10 +67,13 @@ func refreshAnnotations(pod *facts.Pod, hash string, refresh bool, now time.Time
 	return annotations
 }
 
-// roleLabel is what the Lease says; while nobody holds it, or the agent is not heard to have taken that role, the label stays.
-func roleLabel(i facts.Instance, holder string) string {
+// roleLabel is what the Lease says; while nobody holds it, or the agent is not heard to have taken that role, the label stays. What is
+// not of the live generation has none.
+func roleLabel(i facts.Instance, holder string, aside bool) string {
 	report, known := i.Report.Get()
 	switch {
+	case aside:
+		return ""
 	case holder == "" || !known || report.Role == "":
 		return i.Pod.Role
 	case i.Name == holder && string(report.Role) == naming.RolePrimary:

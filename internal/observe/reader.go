@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
@@ -110,14 +111,14 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 	}
 	r.askForNodes(ctx, &f, objects)
 	f.OrphanPods = orphans(objects)
-	f.SystemIdentifier = c.Status.SystemIdentifier
-	if lease, ok := get[*coordinationv1.Lease](objects, "Lease", naming.PrimaryLease(c.Name)); ok {
-		if lease.Spec.HolderIdentity != nil {
-			f.Holder = *lease.Spec.HolderIdentity
-		}
-		f.SystemIdentifier = cmp.Or(f.SystemIdentifier, lease.Annotations[naming.AnnotationSystemIdentifier])
+	lease, found := get[*coordinationv1.Lease](objects, "Lease", naming.PrimaryLease(c.Name))
+	if found { // before the status: it changes in a major upgrade
+		f.Holder = ptr.Deref(lease.Spec.HolderIdentity, "")
+		f.SystemIdentifier = lease.Annotations[naming.AnnotationSystemIdentifier]
 	}
-	f.SystemIdentifier = cmp.Or(f.SystemIdentifier, systemOfVolumes(f.Volumes))
+	f.SystemIdentifier = cmp.Or(f.SystemIdentifier, c.Status.SystemIdentifier, systemOfVolumes(f.Volumes))
+	f.Live = liveVersion(c, &f, lease)
+	f.Upgrade, f.Images = upgradeFacts(c), imagesOf(c, &f, objects)
 	if f.StorageClasses, err = r.StorageClasses(ctx); err != nil {
 		return Observation{}, err
 	}
@@ -152,6 +153,10 @@ func (r *Reader) instances(ctx context.Context, c *v1.PostgresCluster, objects O
 			i.Pod = podFacts(pod, set)
 			i.Pod.Outdated = wanted.Outdated != nil && wanted.Outdated(pod)
 			i.Pod.TemplateLags = i.Pod.Outdated && !upToDate(set, wanted.SpecHash)
+			i.Pod.Version = pod.Annotations[naming.AnnotationVersion]
+			if set.Status.ObservedGeneration == set.Generation {
+				i.Pod.TemplateVersion = set.Spec.Template.Annotations[naming.AnnotationVersion]
+			}
 			if target, ok := targetOf(c, set.Name, i.Pod); ok {
 				targets = append(targets, target)
 			}
@@ -237,10 +242,13 @@ func volumes(objects Objects, cluster string) []facts.Volume {
 	return all
 }
 
+// systemOfVolumes is the PostgreSQL system that the volumes remember, the primary's before others'.
 func systemOfVolumes(volumes []facts.Volume) string {
-	for _, v := range volumes {
-		if v.SystemIdentifier != "" {
-			return v.SystemIdentifier
+	for _, primary := range []bool{true, false} {
+		for _, v := range volumes {
+			if v.SystemIdentifier != "" && v.WasPrimary == primary {
+				return v.SystemIdentifier
+			}
 		}
 	}
 	return ""

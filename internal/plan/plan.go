@@ -36,9 +36,11 @@ var rules = []rule{
 	{"restart-broken", restartBroken},
 	{"restart-revoked", restartRevoked},
 	{"node-lost", nodeLost},
+	{"upgrade", upgrading},
 	{"create", create},
 	{"scale-in", scaleIn},
 	{"settle", settle},
+	{"upgrade-waits", upgradeWaits},
 	{"roll", roll},
 	{"done", done},
 }
@@ -58,6 +60,7 @@ func Decide(f facts.Cluster) Decision {
 				_, refused := roster(&f)
 				noteSwitchover(&f, &d)
 				d.Refused = append(d.Refused, refused...)
+				noteUpgrade(&f, &d)
 			}
 			return d
 		}

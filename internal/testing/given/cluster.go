@@ -25,7 +25,7 @@ type ClusterBuilder struct{ f facts.Cluster }
 func Cluster(name string) *ClusterBuilder {
 	return &ClusterBuilder{f: facts.Cluster{
 		Now: Now, Name: name, Namespace: Namespace, Generation: 1, CreatedAt: Now.Add(-time.Hour),
-		Replicas: 3, Version: "16", Image: "registry.example/postgres:16", KeepVolumes: true,
+		Replicas: 3, Version: "16", Live: "16", Image: "registry.example/postgres:16", KeepVolumes: true,
 		Storage: facts.Storage{Bytes: GiB}, MaximumLag: 16 << 20, NodeLostAfter: 5 * time.Minute,
 	}}
 }
