@@ -38,6 +38,8 @@ type Marker struct {
 	UsedUp bool `json:"usedUp,omitempty"`
 	// Linked says that pg_upgrade has begun to link files: the old data directory must not be started any more.
 	Linked bool `json:"linked,omitempty"`
+	// Converted says that pg_upgrade has come to its end: the new data directory is complete, under whichever name.
+	Converted bool `json:"converted,omitempty"`
 	// Analyzed says that extensions are updated and statistics made.
 	Analyzed bool `json:"analyzed,omitempty"`
 	// Failed is why the attempt is over.

@@ -19,4 +19,9 @@ const (
 	reasonImage     = "ImageUnsuitable"
 	reasonExtension = "ExtensionMissing"
 	reasonSchema    = "SchemaNotCopied"
+	reasonSource    = "SourceChanged"
+	reasonSlot      = "SlotLost"
+	reasonReplay    = "ReplayFailed"
+	reasonConvert   = "PgUpgradeFailed"
+	reasonMethod    = "MethodUnsuitable"
 )

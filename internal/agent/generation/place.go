@@ -16,9 +16,11 @@ import (
 type Place struct {
 	Log      *slog.Logger
 	Children *supervise.Children
-	// Instance is this one. Upgrade is what the configuration says.
+	// Instance is this one, and Upgrade is what the configuration says.
 	Instance string
 	Upgrade  agentapi.Upgrade
+	// Source is the instance that is the primary of the live generation.
+	Source string
 	// Old and New are the data directories of both majors on this volume, and Programs are the image's, of this instance's major.
 	Old, New *datadir.Volume
 	Programs datadir.Programs
