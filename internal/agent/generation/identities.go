@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/pgsteward/pgsteward/internal/agent/preflight"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
@@ -35,20 +36,6 @@ func ensureSchema(ctx context.Context, c *pgx.Conn) error {
 	return nil
 }
 
-// WithoutIdentity lists the tables of a database whose updates and deletes logical replication could not carry, since PostgreSQL finds
-// no index that tells their rows apart (RelationGetReplicaIndex). Partitioned tables have no rows of their own.
-const WithoutIdentity = `
-SELECT n.nspname, c.relname, c.relreplident, i.relname AS index, c.oid
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-LEFT JOIN pg_index x ON x.indrelid = c.oid AND x.indisreplident
-LEFT JOIN pg_class i ON i.oid = x.indexrelid
-WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.oid >= 16384
-  AND n.nspname <> 'pg_catalog' AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\_toast%'
-  AND c.relreplident <> 'f'
-  AND NOT EXISTS (
-	SELECT FROM pg_index k WHERE k.indrelid = c.oid AND k.indisvalid AND k.indislive AND k.indimmediate AND k.indisunique AND
-		CASE c.relreplident WHEN 'd' THEN k.indisprimary WHEN 'i' THEN k.indisreplident ELSE false END)`
-
 // identity is what a table has before it is given another.
 type identity struct {
 	namespace, relation string
@@ -62,7 +49,7 @@ func FixIdentities(ctx context.Context, c *pgx.Conn) error {
 	if err := ensureSchema(ctx, c); err != nil {
 		return err
 	}
-	rows, err := c.Query(ctx, "SELECT nspname, relname, relreplident::text, index FROM ("+WithoutIdentity+") t ORDER BY 1, 2")
+	rows, err := c.Query(ctx, "SELECT nspname, relname, relreplident, index FROM ("+preflight.WithoutIdentity+") t ORDER BY 1, 2")
 	if err != nil {
 		return fmt.Errorf("looking for tables without a replica identity: %w", err)
 	}

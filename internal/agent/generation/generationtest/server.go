@@ -45,6 +45,18 @@ func Bin(t *testing.T, major int) string {
 	return bin
 }
 
+// Newest is the newest major on this machine, but none above most. The test is skipped if there is none.
+func Newest(t *testing.T, most int) int {
+	t.Helper()
+	for major := most; major > 15; major-- {
+		if _, err := os.Stat(fmt.Sprintf("/usr/lib/postgresql/%d/bin/postgres", major)); err == nil {
+			return major
+		}
+	}
+	Bin(t, 15)
+	return 15
+}
+
 // ServerUser is who PostgreSQL runs as, since it refuses to run as root.
 func ServerUser(t *testing.T) *syscall.Credential {
 	t.Helper()
