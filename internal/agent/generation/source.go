@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -174,7 +173,7 @@ type slotState struct {
 func slots(ctx context.Context, c *pgx.Conn, id string) ([]slotState, error) {
 	rows, err := c.Query(ctx, `SELECT slot_name, database, active, coalesce(wal_status = 'lost', false), confirmed_flush_lsn::text,
 			(pg_current_wal_insert_lsn() - confirmed_flush_lsn)::bigint
-		FROM pg_replication_slots WHERE slot_type = 'logical' AND NOT temporary AND starts_with(slot_name, $1) ORDER BY 1`, slotsOf(id))
+		FROM pg_replication_slots WHERE slot_type = 'logical' AND NOT temporary AND starts_with(slot_name, $1) ORDER BY 1`, naming.UpgradeSlots(id))
 	if err != nil {
 		return nil, fmt.Errorf("looking at the slots: %w", err)
 	}
@@ -183,15 +182,6 @@ func slots(ctx context.Context, c *pgx.Conn, id string) ([]slotState, error) {
 		return nil, fmt.Errorf("looking at the slots: %w", err)
 	}
 	return found, nil
-}
-
-// slotsOf begins the names of all slots and subscriptions of an upgrade; of all upgrades if the ID is empty.
-func slotsOf(id string) string {
-	name := naming.UpgradeSlot(id, 0)
-	if id == "" {
-		return naming.UpgradePublication + "_"
-	}
-	return strings.TrimSuffix(name, "0")
 }
 
 // checkSlots says whether all slots are there and have what they need; if not, nothing helps any more.
