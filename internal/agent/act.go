@@ -230,6 +230,8 @@ func (a *Agent) settings(w *world, upstream string) postgres.Settings {
 		settings.ListenAddresses = a.options.ListenAddress
 	}
 	settings.VolumeSize = a.volumeSize
+	settings.Closed = a.switching.isClosed()
+	settings.Upgrade = a.config.Upgrade != nil && (a.config.Upgrade.Seed != "" || a.config.Upgrade.Origin != "")
 	settings.SyncStandbys = syncNames(a.syncToUse(w))
 	settings.ReadOnly = a.disk.full != ""
 	if w.found.Standby || upstream != "" {
@@ -291,6 +293,7 @@ func (a *Agent) reload(ctx context.Context, w *world, upstream string) {
 			}
 		}
 	}
+	a.confClosed = settings.Closed
 	certificates := a.files.certificatesChanged(a.options.Paths)
 	if changed || certificates || a.reloadPID == w.server.PID {
 		a.log.Info("Reloading PostgreSQL", "configuration", changed, "certificates", certificates)

@@ -57,7 +57,8 @@ type Agent struct {
 	mu     sync.Mutex
 	keeper *lease.Keeper
 
-	requests requests
+	requests  requests
+	switching switching
 	// programDigest is Status.AgentDigest.
 	programDigest atomic.Pointer[string]
 
@@ -148,6 +149,16 @@ type memory struct {
 	// setupFailed counts the setups that failed in a row.
 	setupFailed failures
 
+	// liveSeen is the live version in the lease, as it was seen in this round.
+	liveSeen string
+	// upgradeStatus is what there is to say of a major upgrade; upgradeWork is that of the live primary.
+	upgradeStatus agentapi.UpgradeStatus
+	upgradeWork   upgradeWork
+	preflights    preflights
+	// confClosed says that the configuration that was written last keeps clients out.
+	confClosed bool
+	// outside says that this instance was not of the live generation in this round.
+	outside      bool
 	labelled     string
 	labelledAt   time.Time
 	lastDecision string
@@ -219,7 +230,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	api := &serve.API{
 		Board: a.board, Log: a.log,
 		Fresh: a.freshStatus, Promise: a.promise, Switchover: a.askSwitchover, HandOver: a.askHandOver,
-		Restart: a.askRestart,
+		Restart: a.askRestart, UpgradeSwitchover: a.askUpgradeSwitchover,
 	}
 	a.run(func() {
 		serve.Run(background, a.address(a.options.Ports.Agent), api.Handler(), a.certificates().Server(), a.log)
@@ -302,7 +313,7 @@ func (a *Agent) shutdown(ctx context.Context) {
 	a.log.Info("Stopping")
 	began := time.Now()
 	a.gave = false // what it gave away in an earlier switchover
-	for _, task := range []*task{a.seed, a.setup, a.labels, a.slots} {
+	for _, task := range []*task{a.switching.task, a.upgradeWork.task, a.seed, a.setup, a.labels, a.slots} {
 		task.stop()
 	}
 	keeper, wasWritable := a.leaseKeeper(), a.server.Snapshot().Writable

@@ -20,7 +20,10 @@ func (a *Agent) label(ctx context.Context, role string) {
 			a.log.Warn("Labelling failed", "error", err)
 		}
 	}
-	if a.options.Labeler == nil || a.labelled == role {
+	if a.outside {
+		role = "" // it is in no Service
+	}
+	if a.options.Labeler == nil || a.labelled == role && (role != "" || a.labels != nil) {
 		return
 	}
 	if !a.labels.isDone() {
@@ -34,10 +37,16 @@ func (a *Agent) label(ctx context.Context, role string) {
 	if a.labels != nil && a.labels.name == role && time.Since(a.labelledAt) < setupRetry {
 		return
 	}
-	var others []string
+	others := map[string]string{}
 	if role == naming.RolePrimary {
-		for _, member := range a.others() {
-			others = append(others, naming.Pod(member.Name))
+		for _, member := range a.config.Members {
+			switch {
+			case member.Name == a.options.Instance:
+			case a.isLive(member.Name):
+				others[naming.Pod(member.Name)] = naming.RoleStandby
+			default:
+				others[naming.Pod(member.Name)] = ""
+			}
 		}
 	}
 	a.labels = a.begin(ctx, role, func(ctx context.Context) error { return a.putLabels(ctx, role, others) })
@@ -47,18 +56,18 @@ func (a *Agent) label(ctx context.Context, role string) {
 // at once and the next a second later: the first must be the one that has the new primary.
 const othersAfter = 5 * time.Millisecond
 
-// putLabels labels our Pod, and the others as standbys.
-func (a *Agent) putLabels(ctx context.Context, role string, others []string) error {
+// putLabels labels our Pod, and the others as well.
+func (a *Agent) putLabels(ctx context.Context, role string, others map[string]string) error {
 	var group sync.WaitGroup
 	defer group.Wait()
-	for _, other := range others {
+	for other, role := range others {
 		group.Go(func() {
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(othersAfter):
 			}
-			if err := a.options.Labeler.Label(ctx, other, "", naming.RoleStandby); err != nil {
+			if err := a.options.Labeler.Label(ctx, other, "", role); err != nil {
 				a.log.Debug("Labelling another Pod failed", "pod", other, "error", err)
 			}
 		})

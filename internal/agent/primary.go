@@ -123,8 +123,15 @@ func (a *Agent) promote(ctx context.Context, w *world) outcome {
 
 // servePrimary is the round of a primary that runs.
 func (a *Agent) servePrimary(ctx context.Context, w *world) outcome {
+	if w.server.Detached { // it was the first of its generation, which is the live one now
+		a.server.SetWritable()
+		w.server = a.server.Snapshot()
+		a.log.Info("Being the primary of a new generation", "version", a.major)
+	}
 	a.keepSync(w)
 	a.reload(ctx, w, "")
+	a.noteClosed(w)
+	a.serveUpgrade(ctx, w)
 	a.label(ctx, naming.RolePrimary)
 	a.setUp(ctx, w)
 	result := a.serverOutcome(w)

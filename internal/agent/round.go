@@ -68,7 +68,7 @@ func (a *Agent) round(ctx, background context.Context) (pause time.Duration) {
 	a.requests.endRound(number)
 	promoting := w.decision.Action == election.RunPrimary && w.state != nil && w.state.InRecovery
 	switch {
-	case promoting || a.handover.phase == agentapi.SwitchoverStopping:
+	case promoting || a.handover.phase == agentapi.SwitchoverStopping || a.switching.active():
 		return urgentInterval
 	case !ready && w.server.Running && w.now.Sub(w.server.Started) < streamGrace,
 		result.state == agentapi.StateStarting && w.state != nil,
@@ -92,11 +92,18 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 	if w.foundErr != nil {
 		return outcome{state: agentapi.StateFailed, problem: problem(reasonServer, w.foundErr.Error())}
 	}
-	if !w.found.Complete && len(w.found.Others) > 0 {
+	if !w.found.Complete && len(w.found.Others) > 0 && a.config.Upgrade == nil {
 		return outcome{state: agentapi.StateFailed, problem: problem(reasonDataVersion, fmt.Sprintf(
 			"the volume has data of PostgreSQL %d, the cluster's version is %d", w.found.Others[0], a.major))}
 	}
 	a.noteGiven(w)
+	if waiting := a.whileStopped(w); waiting != nil {
+		return *waiting
+	}
+	if a.outside = false; a.isAside(w) && a.giving.isSettled() {
+		return a.stepAside(ctx, w)
+	}
+	a.upgradeStatus = agentapi.UpgradeStatus{}
 	if a.ending && a.gave {
 		return outcome{state: agentapi.StateStopping, notReady: "the Pod ends"}
 	}
@@ -118,6 +125,7 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 // observe looks at server, data and lease.
 func (a *Agent) observe(ctx context.Context, w *world) {
 	w.view = a.view()
+	a.liveSeen = w.view.LiveVersion
 	a.noteEnd(w)
 	if w.server.Running && w.server.Stopping == 0 {
 		state, err := a.observer.Observe(ctx)

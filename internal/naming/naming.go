@@ -328,8 +328,11 @@ const (
 
 // UpgradeSlot is the logical replication slot, and the subscription, of the database with that oid on the side that sends, for the upgrade of that ID.
 func UpgradeSlot(id string, database uint32) string {
-	return fmt.Sprintf("%s_%s_%d", UpgradePublication, id, database)
+	return UpgradeSlots(id) + strconv.FormatUint(uint64(database), 10)
 }
+
+// UpgradeSlots is what all of an upgrade's slots and subscriptions begin with.
+func UpgradeSlots(id string) string { return UpgradePublication + "_" + id + "_" }
 
 // ServerCertificate is the common name of the cluster's server certificate, by which agents know each other.
 func ServerCertificate(cluster string) string { return cluster }

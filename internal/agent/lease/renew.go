@@ -185,7 +185,7 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 		lease.Annotations = map[string]string{}
 	}
 	if record.Holder == "" && k.holding { // it was made anew
-		for _, name := range []string{naming.AnnotationSync, naming.AnnotationSyncMode, naming.AnnotationTimeline, naming.AnnotationTimelineStart} {
+		for _, name := range []string{naming.AnnotationVersion, naming.AnnotationSync, naming.AnnotationSyncMode, naming.AnnotationTimeline, naming.AnnotationTimelineStart} {
 			if value, ok := k.kept[name]; ok {
 				lease.Annotations[name] = value
 			}
@@ -205,6 +205,15 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 // HandOver makes the target the holder, in one update. To be called when PostgreSQL has stopped, at that position. The agent must
 // not be the holder any more from now on, whatever comes of it: only what is then read from the API server says who is.
 func (k *Keeper) HandOver(ctx context.Context, target string, end postgres.Position) error {
+	return k.handOver(ctx, target, func(annotations map[string]string) { annotations[naming.AnnotationPosition] = formatPosition(end) })
+}
+
+// HandOverTo is HandOver to an instance of another generation, which becomes the live one by the same update.
+func (k *Keeper) HandOverTo(ctx context.Context, target string, next Generation) error {
+	return k.handOver(ctx, target, next.putIn)
+}
+
+func (k *Keeper) handOver(ctx context.Context, target string, note func(annotations map[string]string)) error {
 	k.Hold(false)
 	k.writing.Lock()
 	defer k.writing.Unlock()
@@ -217,7 +226,7 @@ func (k *Keeper) HandOver(ctx context.Context, target string, end postgres.Posit
 		lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
 		delete(lease.Annotations, naming.AnnotationHolderPod)
-		lease.Annotations[naming.AnnotationPosition] = formatPosition(end)
+		note(lease.Annotations)
 	})
 	if err != nil {
 		return fmt.Errorf("handing the lease to %s: %w", target, err)

@@ -99,6 +99,8 @@ type API struct {
 	Switchover func(agentapi.SwitchoverRequest) error
 	HandOver   func(agentapi.HandOverRequest) error
 	Restart    func(agentapi.RestartRequest) error
+	// UpgradeSwitchover begins to move the writes to the other generation.
+	UpgradeSwitchover func(agentapi.UpgradeSwitchoverRequest) error
 }
 
 // Handler answers requests.
@@ -127,6 +129,12 @@ func (a *API) Handler() http.Handler {
 		var request agentapi.RestartRequest
 		if read(w, r, &request) {
 			accept(w, a.Restart(request))
+		}
+	})
+	mux.HandleFunc("POST "+agentapi.PathUpgradeSwitchover, func(w http.ResponseWriter, r *http.Request) {
+		var request agentapi.UpgradeSwitchoverRequest
+		if read(w, r, &request) {
+			accept(w, a.UpgradeSwitchover(request))
 		}
 	})
 	return mux
