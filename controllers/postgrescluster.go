@@ -100,6 +100,9 @@ func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (
 	if decision.Granted && c.Annotations[naming.AnnotationSwitchover] != "" {
 		transient = errors.Join(transient, r.Writer.DropAnnotation(ctx, c, naming.AnnotationSwitchover))
 	}
+	if u := decision.UpgradeStatus; u != nil && u.SwitchedOverAt != nil && c.Annotations[naming.AnnotationUpgradeSwitchover] != "" {
+		transient = errors.Join(transient, r.Writer.DropAnnotation(ctx, c, naming.AnnotationUpgradeSwitchover)) // it was for this one
+	}
 	if transient != nil {
 		return ctrl.Result{}, transient
 	}

@@ -148,5 +148,18 @@ func (b *ClusterBuilder) With(members ...*MemberBuilder) *ClusterBuilder {
 	return b
 }
 
+// Wants is the major that the spec wants.
+func (b *ClusterBuilder) Wants(version string) *ClusterBuilder { b.f.Version = version; return b }
+
+// Live is the major of the live generation.
+func (b *ClusterBuilder) Live(version string) *ClusterBuilder { b.f.Live = version; return b }
+
+// Upgrade is what is wanted of a major upgrade, and what the status says of it; nil: it says nothing.
+func (b *ClusterBuilder) Upgrade(wanted facts.Upgrade, status *v1.UpgradeStatus) *ClusterBuilder {
+	b.f.Upgrade = wanted
+	b.f.Upgrade.Status = status
+	return b
+}
+
 // Facts are the facts.
 func (b *ClusterBuilder) Facts() facts.Cluster { return b.f }
