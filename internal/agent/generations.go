@@ -58,7 +58,7 @@ func (a *Agent) stepAside(ctx context.Context, w *world) outcome {
 	if strconv.Itoa(a.major) != own {
 		return a.lastRounds(ctx, w)
 	}
-	a.outside = true
+	a.outside, a.upgradeStatus.Preflight = true, nil
 	a.label(ctx, "")
 	return a.aside(ctx, w)
 }
