@@ -62,7 +62,7 @@ type PostgresClusterSpec struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^1[3-8](\.[0-9]+)?$`
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^1[34]')",messageExpression="'PostgreSQL ' + self + ' is not supported any more; use a version of 15 to 18, and move the data with pg_dump'"
-	// +kubebuilder:validation:XValidation:rule="self.substring(0, 2) == oldSelf.substring(0, 2)",messageExpression="'the major can only be changed in v1, not from ' + oldSelf + ' to ' + self + ' here; keep ' + oldSelf.substring(0, 2) + ', or set spec.version of pgsteward.io/v1'"
+	// +kubebuilder:validation:XValidation:rule="self.substring(0, 2) == oldSelf.substring(0, 2)",messageExpression="'the major cannot be changed yet, from ' + oldSelf + ' to ' + self + '; keep ' + oldSelf.substring(0, 2) + ', or create a new cluster of the other version and move the data with pg_dump'"
 	// +optional
 	PostgresVersion string `json:"postgresVersion"`
 

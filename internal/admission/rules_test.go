@@ -88,18 +88,16 @@ func TestTransitions(t *testing.T) {
 	s.class(t, "transitions", true)
 	namespace := s.namespace(t, "transitions")
 	for what, c := range map[string]struct{ version, from, to, words string }{
-		"the major, up":            {"v1", `version: "16"`, `version: "17"`, ""},
-		"the major, down":          {"v1", `version: "17"`, `version: "16"`, "cannot go down from 17 to 16"},
-		"the major, not the image": {"v1", `version: "16", image: "x/y:16"`, `version: "17", image: "x/y:16"`, "is the image of PostgreSQL 16"},
-		"a volume shrinks":         {"v1", `version: "16", storage: {size: 2Gi}`, `version: "16", storage: {size: 1Gi}`, "a volume cannot shrink from 2Gi"},
-		"a volume grows":           {"v1", `version: "16", storage: {size: 2Gi}`, `version: "16", storage: {size: 3Gi}`, ""},
-		"the database":             {"v1", `version: "16", bootstrap: {initdb: {database: a}}`, `version: "16", bootstrap: {initdb: {database: b}}`, "spec.bootstrap.initdb: Invalid value: "},
-		"a bootstrap comes":        {"v1", `version: "16"`, `version: "16", bootstrap: {}`, "spec.bootstrap: Invalid value: "},
-		"an initdb comes":          {"v1", `version: "16", bootstrap: {}`, `version: "16", bootstrap: {initdb: {}}`, "spec.bootstrap.initdb: Invalid value: "},
-		"old: the minor":           {"v1alpha1", `replicas: 1, postgresVersion: "16.1", storage: {size: 1Gi, storageClassName: transitions}`, `replicas: 1, postgresVersion: "16.2", storage: {size: 1Gi, storageClassName: transitions}`, ""},
-		"old: a volume shrinks":    {"v1alpha1", `replicas: 1, postgresVersion: "16", storage: {size: 2Gi, storageClassName: transitions}`, `replicas: 1, postgresVersion: "16", storage: {size: 1Gi, storageClassName: transitions}`, "a volume cannot shrink from 2Gi"},
-		"old: to another class":    {"v1alpha1", `replicas: 1, postgresVersion: "16", storage: {size: 2Gi, storageClassName: transitions}`, `replicas: 1, postgresVersion: "16", storage: {size: 2Gi, storageClassName: gone}`, `there is no StorageClass "gone"`},
-		"old: to a default class":  {"v1alpha1", `replicas: 1, postgresVersion: "16", storage: {size: 2Gi, storageClassName: transitions}`, `replicas: 1, postgresVersion: "16", storage: {size: 2Gi, storageClassName: ""}`, "there is no default StorageClass"},
+		"the major":               {"v1", `version: "16"`, `version: "17"`, "cannot be changed yet from 16 to 17"},
+		"a volume shrinks":        {"v1", `version: "16", storage: {size: 2Gi}`, `version: "16", storage: {size: 1Gi}`, "a volume cannot shrink from 2Gi"},
+		"a volume grows":          {"v1", `version: "16", storage: {size: 2Gi}`, `version: "16", storage: {size: 3Gi}`, ""},
+		"the database":            {"v1", `version: "16", bootstrap: {initdb: {database: a}}`, `version: "16", bootstrap: {initdb: {database: b}}`, "spec.bootstrap.initdb: Invalid value: "},
+		"a bootstrap comes":       {"v1", `version: "16"`, `version: "16", bootstrap: {}`, "spec.bootstrap: Invalid value: "},
+		"an initdb comes":         {"v1", `version: "16", bootstrap: {}`, `version: "16", bootstrap: {initdb: {}}`, "spec.bootstrap.initdb: Invalid value: "},
+		"old: the minor":          {"v1alpha1", `replicas: 1, postgresVersion: "16.1", storage: {size: 1Gi, storageClassName: transitions}`, `replicas: 1, postgresVersion: "16.2", storage: {size: 1Gi, storageClassName: transitions}`, ""},
+		"old: a volume shrinks":   {"v1alpha1", `replicas: 1, postgresVersion: "16", storage: {size: 2Gi, storageClassName: transitions}`, `replicas: 1, postgresVersion: "16", storage: {size: 1Gi, storageClassName: transitions}`, "a volume cannot shrink from 2Gi"},
+		"old: to another class":   {"v1alpha1", `replicas: 1, postgresVersion: "16", storage: {size: 2Gi, storageClassName: transitions}`, `replicas: 1, postgresVersion: "16", storage: {size: 2Gi, storageClassName: gone}`, `there is no StorageClass "gone"`},
+		"old: to a default class": {"v1alpha1", `replicas: 1, postgresVersion: "16", storage: {size: 2Gi, storageClassName: transitions}`, `replicas: 1, postgresVersion: "16", storage: {size: 2Gi, storageClassName: ""}`, "there is no default StorageClass"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

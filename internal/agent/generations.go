@@ -12,8 +12,13 @@ import (
 // During a major upgrade there are two generations, see the package comment of internal/upgrade. Which one an instance is of is said by
 // the configuration; which one is live is said by the lease. Instances of the other one are aside: they have no part in the election.
 
-// live is the major of the live generation.
-func (a *Agent) live() string { return cmp.Or(a.liveSeen, a.config.Version) }
+// live is the major of the live generation. Without an upgrade there is only one.
+func (a *Agent) live() string {
+	if a.config.Upgrade == nil {
+		return a.config.Version
+	}
+	return cmp.Or(a.liveSeen, a.config.Version)
+}
 
 // versionOf is the major that the instance is to run.
 func (a *Agent) versionOf(instance string) string {
@@ -28,6 +33,9 @@ func (a *Agent) versionOf(instance string) string {
 // isAside says whether this instance is not of the live generation. Whoever holds the lease with data of the live version is, whatever
 // an older configuration says.
 func (a *Agent) isAside(w *world) bool {
+	if a.config.Upgrade == nil {
+		return false
+	}
 	live := a.live()
 	if w.view.Holder == a.options.Instance && strconv.Itoa(a.major) == live {
 		return false
@@ -36,11 +44,13 @@ func (a *Agent) isAside(w *world) bool {
 }
 
 // isLive says whether the member is of the live generation.
-func (a *Agent) isLive(member string) bool { return a.versionOf(member) == a.live() }
+func (a *Agent) isLive(member string) bool {
+	return a.config.Upgrade == nil || a.versionOf(member) == a.live()
+}
 
 // systemIdentifier is that of the live generation: the configuration may be of before a switchover to another version, or after it.
 func (a *Agent) systemIdentifier(w *world) string {
-	if w.view.LiveVersion != "" && w.view.LiveVersion != a.config.Version {
+	if a.config.Upgrade != nil && w.view.LiveVersion != "" && w.view.LiveVersion != a.config.Version {
 		return w.view.SystemIdentifier
 	}
 	return a.config.SystemIdentifier
@@ -60,7 +70,7 @@ func (a *Agent) stepAside(ctx context.Context, w *world) outcome {
 	}
 	a.outside, a.upgradeStatus.Preflight = true, nil
 	a.label(ctx, "")
-	return a.aside(ctx, w)
+	return a.asideRound(ctx, w)
 }
 
 // lastRounds are those of a standby which is going to have another Pod, of another version: it goes on following, but never takes over.

@@ -98,6 +98,8 @@ type Cluster struct {
 
 // Upgrade is what is wanted of a major upgrade, and what the status remembers of it.
 type Upgrade struct {
+	// Enabled says that there are major upgrades at all.
+	Enabled bool
 	// Status is what was last written; nil: there never was one.
 	Status *v1.UpgradeStatus
 	Method v1.UpgradeMethod
@@ -283,7 +285,10 @@ func (c *Cluster) Runs(i Instance) string {
 }
 
 // Aside says whether the instance is not of the live generation: it takes no part in the election, and serves no client.
-func (c *Cluster) Aside(i Instance) bool { return i.Name != c.Holder && c.Runs(i) != c.Live }
+func (c *Cluster) Aside(i Instance) bool {
+	u := c.Upgrade.Status
+	return u != nil && !u.Phase.Final() && i.Name != c.Holder && c.Runs(i) != c.Live
+}
 
 // Primary returns the instance that holds the Lease and says that it is primary; false if there is none, or it is not known.
 func (c *Cluster) Primary() (Instance, bool) {

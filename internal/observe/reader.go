@@ -112,11 +112,15 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 	r.askForNodes(ctx, &f, objects)
 	f.OrphanPods = orphans(objects)
 	lease, found := get[*coordinationv1.Lease](objects, "Lease", naming.PrimaryLease(c.Name))
-	if found { // before the status: it changes in a major upgrade
+	f.SystemIdentifier = c.Status.SystemIdentifier
+	if found {
 		f.Holder = ptr.Deref(lease.Spec.HolderIdentity, "")
-		f.SystemIdentifier = lease.Annotations[naming.AnnotationSystemIdentifier]
+		said := lease.Annotations[naming.AnnotationSystemIdentifier]
+		if f.SystemIdentifier = cmp.Or(f.SystemIdentifier, said); c.Status.Upgrade != nil { // in a major upgrade it changes with the lease
+			f.SystemIdentifier = cmp.Or(said, f.SystemIdentifier)
+		}
 	}
-	f.SystemIdentifier = cmp.Or(f.SystemIdentifier, c.Status.SystemIdentifier, systemOfVolumes(f.Volumes))
+	f.SystemIdentifier = cmp.Or(f.SystemIdentifier, systemOfVolumes(f.Volumes))
 	f.Live = liveVersion(c, &f, lease)
 	f.Upgrade, f.Images = upgradeFacts(c), imagesOf(c, &f, objects)
 	if f.StorageClasses, err = r.StorageClasses(ctx); err != nil {

@@ -169,11 +169,14 @@ func (p *pass) revert() {
 		return
 	}
 	for _, i := range f.Instances {
-		if i.Name == f.Holder || i.Deleting || p.wanted(i.Name) != u.From {
+		if i.Deleting || p.wanted(i.Name) != u.From {
 			continue
 		}
-		if p.remake(i, v1.UpgradeRevert) {
+		if p.remake(i, v1.UpgradeRevert) { // also the primary's, which became that when its Pod was about to be of the new version
 			return
+		}
+		if i.Name == f.Holder {
+			continue
 		}
 		if why := f.CannotTakeOver(i); why != "" {
 			if lasted, _ := p.progress(rolling + i.Name); !lasted {

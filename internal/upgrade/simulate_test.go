@@ -2,6 +2,7 @@ package upgrade_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -23,10 +24,10 @@ func run(t *testing.T, w *world, ticks int, meddle func(tick int)) {
 		before := w.status.DeepCopy()
 		step, f := w.pass()
 		again := upgrade.Next(&f)
-		require.Equal(t, step, again, "deciding twice about the same")
-		require.NotEqual(t, f.Holder, step.Restart, "the primary's Pod is made anew\n%s", w)
+		require.True(t, reflect.DeepEqual(step, again), "deciding twice about the same")
+		require.False(t, f.Holder == step.Restart, "the primary's Pod is made anew\n%s", w)
 		require.False(t, step.Restart != "" && step.Switch != nil, "two things at once\n%s", w)
-		require.Empty(t, step.Versions[f.Holder], "the primary is told another version\n%s", w)
+		require.True(t, step.Versions[f.Holder] == "", "the primary is told another version\n%s", w)
 		if step.Switch != nil {
 			require.Equal(t, before.ID, step.Switch.ID)
 			require.Contains(t, []string{before.Seed, before.Origin}, step.Switch.Target)
@@ -89,7 +90,7 @@ func TestCallOff(t *testing.T) {
 	} {
 		t.Run(string(phase), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(1, 3)
+			w := newWorld(1, 4)
 			w.spec, w.wanted.Manual = "17", true
 			run(t, w, 1000, func(int) {
 				if w.status != nil && w.status.Phase == phase {
@@ -174,7 +175,7 @@ func TestAttempts(t *testing.T) {
 func TestSimulate(t *testing.T) {
 	t.Parallel()
 	ends := map[v1.UpgradePhase]int{}
-	for seed := range int64(2000) {
+	for seed := range int64(300) {
 		w := newWorld(seed, 2+int(seed%4))
 		w.spec, w.faults = "17", 0.03
 		if seed%5 == 0 {
@@ -212,7 +213,9 @@ func TestSilentSeed(t *testing.T) {
 	for range 500 {
 		w.pass()
 		w.tick()
-		w.servers[2].starts = 5
+		if w.status.Seed != "" {
+			w.servers[2].starts = 5
+		}
 		if w.status.LastFailure != "" {
 			break
 		}

@@ -21,6 +21,9 @@ type pass struct {
 
 // Next says what is to be done about a major upgrade. It does not change the facts.
 func Next(f *facts.Cluster) Step {
+	if !f.Upgrade.Enabled {
+		return Step{Status: f.Upgrade.Status}
+	}
 	p := &pass{f: f, u: f.Upgrade.Status.DeepCopy()}
 	p.told()
 	switch u := p.u; {
@@ -81,9 +84,13 @@ func (p *pass) told() {
 	}
 }
 
-// wanted is the major that the instance is to run, by the status that is stored.
+// wanted is the major that the instance is to run, by the status that is stored. The primary's is the live one, whatever it was going to
+// be before it became primary.
 func (p *pass) wanted(instance string) string {
 	u := p.f.Upgrade.Status
+	if instance == p.f.Holder {
+		return p.f.Live
+	}
 	if instance == u.Seed && u.Seed != "" || slices.Contains(u.Rolled, instance) {
 		return u.To
 	}
