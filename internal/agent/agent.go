@@ -61,6 +61,9 @@ type Agent struct {
 	switching switching
 	// programDigest is Status.AgentDigest.
 	programDigest atomic.Pointer[string]
+	// said is what a major upgrade is doing just now, seen what was last seen of it.
+	said atomic.Pointer[string]
+	seen atomic.Pointer[generationSeen]
 
 	instance
 	memory
@@ -157,6 +160,12 @@ type memory struct {
 	preflights    preflights
 	// confClosed says that the configuration that was written last keeps clients out.
 	confClosed bool
+	// besides is what is done while this instance is not of the live generation; detach is set while its server is started, or its
+	// configuration written, as the detached one. settling removes what an upgrade left.
+	besides    aside
+	detach     bool
+	settling   *task
+	settleNext time.Time
 	// outside says that this instance was not of the live generation in this round.
 	outside      bool
 	labelled     string
@@ -313,7 +322,7 @@ func (a *Agent) shutdown(ctx context.Context) {
 	a.log.Info("Stopping")
 	began := time.Now()
 	a.gave = false // what it gave away in an earlier switchover
-	for _, task := range []*task{a.switching.task, a.upgradeWork.task, a.seed, a.setup, a.labels, a.slots} {
+	for _, task := range []*task{a.switching.task, a.upgradeWork.task, a.besides.work, a.besides.look, a.besides.keep, a.seed, a.setup, a.labels, a.slots} {
 		task.stop()
 	}
 	keeper, wasWritable := a.leaseKeeper(), a.server.Snapshot().Writable

@@ -62,12 +62,14 @@ type Paths struct {
 	Run     string
 	Config  string
 	Secrets string
+	// Carried has the old image's programs during a major upgrade.
+	Carried string
 }
 
 // DefaultPaths are those of an instance's Pod.
 func DefaultPaths() Paths {
 	return Paths{
-		Data: naming.PathData, Run: naming.PathRun, Secrets: naming.PathSecrets,
+		Data: naming.PathData, Run: naming.PathRun, Secrets: naming.PathSecrets, Carried: naming.PathCarried,
 		Config: filepath.Join(naming.PathConfig, naming.FileConfig),
 	}
 }

@@ -160,6 +160,9 @@ func (a *Agent) setUp(ctx context.Context, w *world) {
 		SuperuserPassword: a.options.Paths.password(naming.DirSuperuser),
 	}
 	wanted.Slots = a.slotsOfOthers()
+	if u := a.config.Upgrade; u != nil {
+		wanted.UpgradeRole = (u.Seed != "" || u.Origin != "") && !u.Retire
+	}
 	current := fingerprint(wanted, w.server.PID)
 	if err, isNew := a.setup.result(); isNew {
 		a.setupAt = w.now

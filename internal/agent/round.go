@@ -92,6 +92,11 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 	if w.foundErr != nil {
 		return outcome{state: agentapi.StateFailed, problem: problem(reasonServer, w.foundErr.Error())}
 	}
+	if !a.isAside(w) {
+		if waiting := a.settle(ctx, w); waiting != nil {
+			return *waiting
+		}
+	}
 	if !w.found.Complete && len(w.found.Others) > 0 && a.config.Upgrade == nil {
 		return outcome{state: agentapi.StateFailed, problem: problem(reasonDataVersion, fmt.Sprintf(
 			"the volume has data of PostgreSQL %d, the cluster's version is %d", w.found.Others[0], a.major))}

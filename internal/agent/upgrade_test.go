@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgsteward/pgsteward/internal/agent/carry"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
@@ -30,6 +32,12 @@ func newUpgradeCluster(t *testing.T, members, from, to int) *testCluster {
 	c := newTestCluster(t, members)
 	c.major = from
 	c.config.Version = fmt.Sprint(from)
+	carried := filepath.Join(c.dir, "carried")
+	_, err := carry.Copy(carry.Options{Root: "/", Major: from, To: carried})
+	require.NoError(t, err)
+	for _, a := range c.agents {
+		a.paths.Carried = carried
+	}
 	c.writeConfig()
 	return c
 }

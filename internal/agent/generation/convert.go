@@ -109,7 +109,7 @@ func (p *Place) pgUpgrade(ctx context.Context, more ...string) error {
 	if err != nil {
 		return over(reasonImage, err.Error())
 	}
-	if err := errors.Join(p.Old.RemovePIDFile(), os.RemoveAll(filepath.Join(p.New.Seeding(), "pg_upgrade_output.d"))); err != nil {
+	if err := errors.Join(p.endAll(), os.RemoveAll(filepath.Join(p.New.Seeding(), "pg_upgrade_output.d"))); err != nil {
 		return err
 	}
 	cmd := p.Children.Command(ctx, program, append([]string{
@@ -130,7 +130,7 @@ func (p *Place) pgUpgrade(ctx context.Context, more ...string) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return errors.Join(context.Cause(ctx), p.endAll())
 	}
 	return over(reasonConvert, fmt.Sprintf("pg_upgrade: %v: %s%s", err, said.String(), p.complaints()))
 }

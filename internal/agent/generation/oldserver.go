@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/postgres"
 )
@@ -77,7 +78,7 @@ func (p *Place) withOld(ctx context.Context, waiting func(), use func(ctx contex
 	if err != nil {
 		return err
 	}
-	if err := p.Old.RemovePIDFile(); err != nil {
+	if err := p.endAll(); err != nil {
 		return err
 	}
 	_ = os.Remove(filepath.Join(p.alone(), fmt.Sprintf(".s.PGSQL.%d.lock", p.Port)))
@@ -105,6 +106,16 @@ func (p *Place) withOld(ctx context.Context, waiting func(), use func(ctx contex
 		mode = syscall.SIGQUIT
 	}
 	return errors.Join(err, stopOld(cmd.Process.Pid, mode, ended))
+}
+
+// endAll makes sure that no server works on either data directory: pg_upgrade starts some, and leaves them behind when it is ended.
+func (p *Place) endAll() error {
+	for _, dir := range []string{p.Old.Dir(), p.New.Seeding()} {
+		if !supervise.EndIn(dir, stopOldBound) {
+			return fmt.Errorf("a server that works in %s does not end", dir)
+		}
+	}
+	return p.Old.RemovePIDFile()
 }
 
 var errOldEnded = errors.New("the old server has ended by itself")
