@@ -141,9 +141,14 @@ func TestUpgrade(t *testing.T) { //nolint:paralleltest // it takes the machine
 	first.awaitReady(agentapi.RolePrimary)
 	second.awaitReady(agentapi.RoleStandby)
 	third.awaitReady(agentapi.RoleStandby)
-	_, err := first.query("app", `CREATE TABLE written (n int); CREATE TABLE "Other Things" (id bigserial PRIMARY KEY, t text);
-		INSERT INTO "Other Things" (t) SELECT 'x' FROM generate_series(1, 1000); ALTER TABLE written OWNER TO app; ALTER TABLE "Other Things" OWNER TO app`)
-	require.NoError(t, err)
+	for _, statement := range []string{
+		"CREATE TABLE written (n int)", `CREATE TABLE "Other Things" (id bigserial PRIMARY KEY, t text)`,
+		`INSERT INTO "Other Things" (t) SELECT 'x' FROM generate_series(1, 1000)`,
+		"ALTER TABLE written OWNER TO app", `ALTER TABLE "Other Things" OWNER TO app`,
+	} {
+		_, err := first.query("app", statement)
+		require.NoError(t, err)
+	}
 	w := c.write()
 
 	c.change(func(config *agentapi.Config) {
@@ -156,7 +161,7 @@ func TestUpgrade(t *testing.T) { //nolint:paralleltest // it takes the machine
 			s.Upgrade.Seed.LagBytes != nil && *s.Upgrade.Seed.LagBytes < 1<<20
 	})
 	assert.Empty(t, c.labels.role(naming.Pod("db-3")), "it is in no Service")
-	_, err = third.app("app-secret", "require", "SELECT 1")
+	_, err := third.app("app-secret", "require", "SELECT 1")
 	require.Error(t, err, "nobody gets into the detached server")
 
 	c.change(func(config *agentapi.Config) { config.Members[1].Version = "17" })
