@@ -427,6 +427,10 @@ func (in *UpgradeStatus) DeepCopyInto(out *UpgradeStatus) {
 		*out = new(int64)
 		**out = **in
 	}
+	if in.ProgressAt != nil {
+		in, out := &in.ProgressAt, &out.ProgressAt
+		*out = (*in).DeepCopy()
+	}
 	if in.Findings != nil {
 		in, out := &in.Findings, &out.Findings
 		*out = make([]UpgradeFinding, len(*in))
@@ -448,10 +452,6 @@ func (in *UpgradeStatus) DeepCopyInto(out *UpgradeStatus) {
 	}
 	if in.RollbackUntil != nil {
 		in, out := &in.RollbackUntil, &out.RollbackUntil
-		*out = (*in).DeepCopy()
-	}
-	if in.ProgressAt != nil {
-		in, out := &in.ProgressAt, &out.ProgressAt
 		*out = (*in).DeepCopy()
 	}
 	if in.AskedAt != nil {
