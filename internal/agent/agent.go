@@ -132,6 +132,8 @@ type memory struct {
 	lastStreamed time.Time
 	runningSince time.Time
 	promotedAt   time.Time
+	// promoting says that the server was told to end recovery, and was not seen to have done it.
+	promoting bool
 	// answered is the start of the last server that answered.
 	answered time.Time
 	// received is the furthest timeline that the server which was started then was seen to receive.
@@ -167,7 +169,8 @@ type memory struct {
 	settling   *task
 	settleNext time.Time
 	// outside says that this instance was not of the live generation in this round.
-	outside      bool
+	outside bool
+	// labelled are the roles that were put on Pods last, as a text.
 	labelled     string
 	labelledAt   time.Time
 	lastDecision string

@@ -37,6 +37,8 @@ func TestAgent_failover(t *testing.T) {
 	}{
 		{"refuses a switchover that cannot be", testRefusedSwitchover},
 		{"switches over", testSwitchoverAsked},
+		{"labels the next primary before it is one", testEarlyLabel},
+		{"takes the label back", testLabelTakenBack},
 		{"keeps an instance stopped that is fenced by hand", testFenced},
 		{"goes on without the API server while all promise", testFailsafe},
 		{"hands over when its Pod is deleted by force", testDeletedByForce},

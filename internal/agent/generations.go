@@ -69,7 +69,7 @@ func (a *Agent) stepAside(ctx context.Context, w *world) outcome {
 		return a.lastRounds(ctx, w)
 	}
 	a.outside, a.upgradeStatus.Preflight = true, nil
-	a.label(ctx, "")
+	a.label(ctx, a.ownRole(""))
 	return a.asideRound(ctx, w)
 }
 

@@ -113,7 +113,8 @@ func (a *Agent) promote(ctx context.Context, w *world) outcome {
 	}
 	a.server.SetWritable()
 	a.promotedAt = w.now
-	a.label(ctx, naming.RolePrimary) // clients come when it is done
+	a.promoting = true
+	a.label(ctx, a.primaryRoles()...) // clients come when it is done
 	if err := a.admin.Promote(ctx); err != nil {
 		a.log.Error("Promoting failed", "error", err)
 		result.problem = problem(reasonServer, "promoting failed: "+err.Error())
@@ -123,16 +124,20 @@ func (a *Agent) promote(ctx context.Context, w *world) outcome {
 
 // servePrimary is the round of a primary that runs.
 func (a *Agent) servePrimary(ctx context.Context, w *world) outcome {
+	if a.promoting {
+		a.promoting = false
+		a.log.Info("Promoted", "timeline", w.state.Timeline)
+	}
 	if w.server.Detached { // it was the first of its generation, which is the live one now
 		a.server.SetWritable()
 		w.server = a.server.Snapshot()
 		a.log.Info("Being the primary of a new generation", "version", a.major)
 	}
+	a.label(ctx, a.primaryRoles()...)
 	a.keepSync(w)
 	a.reload(ctx, w, "")
 	a.noteClosed(w)
 	a.serveUpgrade(ctx, w)
-	a.label(ctx, naming.RolePrimary)
 	a.setUp(ctx, w)
 	result := a.serverOutcome(w)
 	if result.problem == nil {

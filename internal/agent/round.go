@@ -70,6 +70,8 @@ func (a *Agent) round(ctx, background context.Context) (pause time.Duration) {
 	switch {
 	case promoting || a.handover.phase == agentapi.SwitchoverStopping || a.switching.active():
 		return urgentInterval
+	case a.handover.active():
+		return a.handover.pause(w.now)
 	case !ready && w.server.Running && w.now.Sub(w.server.Started) < streamGrace,
 		result.state == agentapi.StateStarting && w.state != nil,
 		!w.server.Running && w.now.Before(a.restarts.next):
@@ -191,6 +193,7 @@ func (a *Agent) noteEnd(w *world) {
 	a.observer.Close()
 	a.admin.Close()
 	if exit.Asked {
+		a.log.Info("PostgreSQL has stopped", "since", exit.At)
 		return
 	}
 	message := a.reader.Words.Ended(exit.Started)
