@@ -97,7 +97,7 @@ func (a *Agent) settle(ctx context.Context, w *world) *outcome {
 		return &outcome{state: agentapi.StateFailed, problem: problem(reasonUpgrade, err.Error())}
 	}
 	unusable := marker != nil && marker.UsedUp && marker.From == a.major && !holds && !w.server.Running
-	nothing := marker == nil && (len(w.found.Others) == 0 || !w.found.Complete && u == nil)
+	nothing := marker == nil && (len(w.found.Others) == 0 || u == nil) // what others left here is not ours to remove
 	if nothing || w.found.Torn || holds && !w.found.Complete {
 		return nil
 	}
