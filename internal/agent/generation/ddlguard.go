@@ -24,7 +24,8 @@ const (
 // guardFunction is refuse_ddl(). Logical replication carries rows, not changes of the schema, so that both sides would part; temporary
 // objects are nobody else's. REFRESH, REINDEX and what fires no event triggers (ANALYZE, VACUUM, TRUNCATE, roles, databases) go through.
 //
-// CONCURRENTLY commits in between, so that its end is too late; it stands alone in what the client sent.
+// What indexes and detaches partitions CONCURRENTLY commits in between, so that its end is too late; it stands alone in what the client sent.
+// REFRESH CONCURRENTLY makes a temporary table.
 const guardFunction = `
 CREATE OR REPLACE FUNCTION %[1]s.refuse_ddl() RETURNS event_trigger LANGUAGE plpgsql SET search_path = pg_catalog AS $guard$
 DECLARE
@@ -40,7 +41,7 @@ BEGIN
 	WHEN 'ddl_command_start' THEN
 		IF TG_TAG ~ '^(CREATE|ALTER|DROP) (TABLE|INDEX|VIEW|SEQUENCE|TYPE|FUNCTION|TRIGGER|STATISTICS|RULE|DOMAIN|AGGREGATE|PROCEDURE|ROUTINE|OPERATOR)'
 				OR TG_TAG IN ('SELECT INTO', 'COMMENT') THEN
-			IF current_query() !~* '\mconcurrently\M' THEN
+			IF current_query() !~* '\m(index|detach)\M.*\mconcurrently\M' THEN
 				RETURN;
 			END IF;
 		END IF;

@@ -70,8 +70,8 @@ func refresh(ctx context.Context, c *pgx.Conn, views []string) (map[string]strin
 }
 
 // column are the rows of a query with one column.
-func column(ctx context.Context, c *pgx.Conn, query string) ([]string, error) {
-	rows, err := c.Query(ctx, query)
+func column(ctx context.Context, c *pgx.Conn, query string, arguments ...any) ([]string, error) {
+	rows, err := c.Query(ctx, query, arguments...)
 	if err != nil {
 		return nil, err
 	}
