@@ -246,3 +246,61 @@ func checkCopy(t *testing.T, l *logicalCopy) {
 	require.NoError(t, RestoreIdentities(t.Context(), app))
 	assert.Equal(t, "d", ask("SELECT relreplident::text FROM pg_class WHERE relname = 'nokey'"))
 }
+
+// A crash may be anywhere: the copy is broken off at each of its steps in turn, and goes on from there.
+func TestLogicalCopy_resumed(t *testing.T) {
+	l := newLogicalCopy(t, 15, generationtest.Newest(t, 17))
+	for _, statement := range splitStatements(globals) {
+		l.source.Exec("postgres", statement)
+	}
+	l.source.Exec("app", objects)
+	l.source.Exec("postgres", "CREATE DATABASE model IS_TEMPLATE true")
+	l.source.Exec("model", "CREATE TABLE given (a int); INSERT INTO given VALUES (1)")
+	l.prepare(t)
+	l.begin(t)
+	for breakAt := 1; ; breakAt++ {
+		ctx, cancel := context.WithTimeout(t.Context(), long)
+		steps := 0
+		l.place.Progress = func(string) {
+			if steps++; steps == breakAt {
+				cancel()
+			}
+		}
+		err := l.place.copyLogical(ctx, l.marker)
+		cancel()
+		if err == nil {
+			assert.Greater(t, breakAt, 8)
+			break
+		}
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	l.source.Exec("app", "INSERT INTO nokey VALUES (4711, 'afterwards')")
+	l.drain(t)
+	for database := range l.marker.Databases {
+		require.NoError(t, CopySequences(t.Context(), l.source.Connect(database), l.target.Connect(database)))
+	}
+	l.requireSame(t)
+	assert.Equal(t, "1", text(t, l.target.Connect("model"), "SELECT count(*)::text FROM given"))
+	assert.Equal(t, "0", text(t, l.source.Connect("postgres"), "SELECT count(*)::text FROM pg_replication_slots WHERE slot_name LIKE 'pg\\_%\\_sync\\_%'"))
+}
+
+func TestLogicalCopy_refused(t *testing.T) {
+	l := newLogicalCopy(t, 15, generationtest.Newest(t, 17))
+	if l.marker.To < 17 {
+		t.Skip("nothing that PostgreSQL 17 does not have any more")
+	}
+	l.source.Exec("postgres", "CREATE EXTENSION adminpack; CREATE VIEW written AS SELECT buffers_backend FROM pg_stat_bgwriter")
+	l.prepare(t)
+	l.begin(t)
+	var end *Over
+	require.ErrorAs(t, l.place.copyLogical(t.Context(), l.marker), &end)
+	assert.Equal(t, reasonExtension, end.Problem.Reason)
+	assert.Contains(t, end.Problem.Message, "adminpack (database postgres)")
+
+	c := l.source.Connect("postgres")
+	_, err := c.Exec(t.Context(), "SET pgsteward.allow_ddl = on; DROP EXTENSION adminpack")
+	require.NoError(t, err)
+	require.ErrorAs(t, l.place.copyLogical(t.Context(), l.marker), &end)
+	assert.Equal(t, reasonSchema, end.Problem.Reason)
+	assert.Contains(t, end.Problem.Message, "buffers_backend")
+}

@@ -91,12 +91,8 @@ func quoteLiteral(text string) string {
 
 // tables says how many of all tables are copied, in all databases.
 func (p *Place) tables(ctx context.Context, m *Marker) (done, total int, err error) {
-	err = p.inEach(ctx, m, func(c *pgx.Conn, database string) error {
-		here, all, err := copied(ctx, c)
-		done, total = done+here, total+all
-		return err
-	})
-	return done, total, err
+	now, err := p.lookCopying(ctx, m)
+	return now.done, now.total, err
 }
 
 func copied(ctx context.Context, c *pgx.Conn) (done, total int, err error) {
@@ -107,31 +103,32 @@ func copied(ctx context.Context, c *pgx.Conn) (done, total int, err error) {
 	return done, total, nil
 }
 
-// awaitTables waits until every table is copied and follows. How long that may take is the operator's business, which sees how many are done.
+// awaitTables waits until every table is copied and follows. How long that may take is the operator's business, which sees how many are done;
+// but copying that only fails, again and again, is not waited for.
 func (p *Place) awaitTables(ctx context.Context, m *Marker) error {
 	ticker := time.NewTicker(tablesInterval)
 	defer ticker.Stop()
+	var seen copying
 	for {
-		waiting := ""
-		done, total := 0, 0
-		err := p.inEach(ctx, m, func(c *pgx.Conn, database string) error {
-			here, all, err := copied(ctx, c)
-			if err != nil {
-				return err
-			}
-			done, total = done+here, total+all
-			if here < all && waiting == "" {
-				waiting = database + copyErrors(ctx, c)
-			}
-			return nil
-		})
+		now, err := p.lookCopying(ctx, m)
 		if err != nil {
 			return err
 		}
-		if waiting == "" {
+		if now.waiting == "" {
 			return nil
 		}
-		p.Progress(fmt.Sprintf("copying tables of %s: %d of %d", waiting, done, total))
+		if now.done > seen.done || seen.since.IsZero() {
+			seen = copying{done: now.done, errors: now.errors, since: time.Now()}
+		}
+		said := fmt.Sprintf("copying tables of %s: %d of %d", now.waiting, now.done, now.total)
+		if failed := now.errors - seen.errors; failed > 0 {
+			said += fmt.Sprintf(" (%d errors, see the log of PostgreSQL)", failed)
+			if failed >= copyFailures && time.Since(seen.since) > copyPatience {
+				return over(reasonSchema, fmt.Sprintf("copying the tables of %s has failed %d times in %s: the log of PostgreSQL on %s says why",
+					now.waiting, failed, time.Since(seen.since).Round(time.Second), p.Instance))
+			}
+		}
+		p.Progress(said)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -140,13 +137,44 @@ func (p *Place) awaitTables(ctx context.Context, m *Marker) error {
 	}
 }
 
-// copyErrors says whether copying has failed; PostgreSQL tries again by itself.
-func copyErrors(ctx context.Context, c *pgx.Conn) string {
-	var errors int64
+const (
+	// copyFailures in a row, and copyPatience without another table that is done, end an attempt.
+	copyFailures = 20
+	copyPatience = 10 * time.Minute
+)
+
+// copying is how far the copying of tables has come.
+type copying struct {
+	done, total int
+	errors      int64
+	// waiting is a database that is not done; since is when a table was done last.
+	waiting string
+	since   time.Time
+}
+
+func (p *Place) lookCopying(ctx context.Context, m *Marker) (copying, error) {
+	var now copying
+	err := p.inEach(ctx, m, func(c *pgx.Conn, database string) error {
+		done, total, err := copied(ctx, c)
+		if err != nil {
+			return err
+		}
+		now.done, now.total = now.done+done, now.total+total
+		if done < total && now.waiting == "" {
+			now.waiting = database
+		}
+		now.errors += copyErrors(ctx, c)
+		return nil
+	})
+	return now, err
+}
+
+// copyErrors is how often copying or following has failed in a database; PostgreSQL tries again by itself.
+func copyErrors(ctx context.Context, c *pgx.Conn) (errors int64) {
 	err := c.QueryRow(ctx, `SELECT coalesce(sum(s.apply_error_count + s.sync_error_count), 0)::bigint FROM pg_stat_subscription_stats s
 		JOIN pg_subscription b ON b.oid = s.subid JOIN pg_database d ON d.oid = b.subdbid WHERE d.datname = current_database()`).Scan(&errors)
-	if err != nil || errors == 0 {
-		return ""
+	if err != nil {
+		return 0 // it is only for telling
 	}
-	return fmt.Sprintf(" (%d errors, see the log of PostgreSQL)", errors)
+	return errors
 }

@@ -59,7 +59,7 @@ var followChecks = []check{
 	{
 		name: "LargeObjects", severity: agentapi.SeverityBlocker, applies: Input.follows,
 		query:   `SELECT oid::text FROM pg_largeobject_metadata`,
-		message: "Changes of large objects are not carried over: keep them in bytea columns (vacuumlo removes those that nothing refers to), or upgrade with method InPlace",
+		message: "Changes of large objects are not carried over: keep their content in bytea columns, and remove them (lo_unlink; vacuumlo does it for those that nothing refers to)",
 	},
 	{
 		name: "ReplicaIdentity", severity: agentapi.SeverityFixed, applies: Input.follows,
@@ -135,8 +135,8 @@ var followChecks = []check{
 	{
 		name: "UnsuitableExtensions", severity: agentapi.SeverityBlocker, applies: Input.follows,
 		query: `SELECT extname FROM pg_extension WHERE extname IN ('timescaledb', 'citus', 'pg_cron', 'pglogical', 'bdr', 'pg_partman_bgw')`,
-		message: "These extensions keep data that logical replication does not carry, or run jobs, which would run on both servers: upgrade with method InPlace, " +
-			"or drop the extension before and make it anew afterwards",
+		message: "These extensions keep data that logical replication does not carry, or run jobs, which would run on both servers: " +
+			"drop the extension before, and make it anew afterwards",
 	},
 	{
 		name: "PartitionMaintenance", severity: agentapi.SeverityWarning, applies: Input.follows,
