@@ -103,6 +103,9 @@ func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (
 	if u := decision.UpgradeStatus; u != nil && u.SwitchedOverAt != nil && c.Annotations[naming.AnnotationUpgradeSwitchover] != "" {
 		transient = errors.Join(transient, r.Writer.DropAnnotation(ctx, c, naming.AnnotationUpgradeSwitchover)) // it was for this one
 	}
+	if decision.Forced {
+		transient = errors.Join(transient, r.Writer.DropAnnotation(ctx, c, naming.AnnotationForceFailover))
+	}
 	if transient != nil {
 		return ctrl.Result{}, transient
 	}

@@ -109,10 +109,10 @@ type memory struct {
 	giving *task
 	gave   bool
 	ending bool
-	// seeking asks for promises to this Pod; promised is who gave one, by when it was asked.
+	// seeking asks for promises to this Pod; promised is who gave one, by when it was asked, as lease.Boottime has it.
 	seeking    *task
-	seekingGot map[string]time.Time
-	promised   map[string]time.Time
+	seekingGot map[string]time.Duration
+	promised   map[string]time.Duration
 	soughtAt   time.Time
 
 	restartCheckpoint *task
@@ -121,6 +121,8 @@ type memory struct {
 	// moment is from when on answers of members count.
 	moment string
 
+	// volumeSince is since when the volume is this agent's: no process of an earlier one runs.
+	volumeSince   time.Time
 	keeperSince   time.Time
 	noHolderSince time.Time
 	// downSince is since when PostgreSQL is not there although this instance should be primary.
@@ -201,7 +203,7 @@ func New(options Options) *Agent {
 		a.watchdog = supervise.NewWatchdog(a.children, options.Watchdog, a.log)
 		a.server.Watch = a.watchdog.Watch
 	}
-	a.peers = peer.NewPoller(func() (peer.Asker, error) { return a.peerClient() }, a.poke)
+	a.peers = peer.NewPoller(func() (peer.Asker, error) { return a.peerClient() }, lease.Boottime, a.poke)
 	return a
 }
 
@@ -259,6 +261,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return nil
 	}
 	defer func() { _ = lock.Close() }()
+	a.volumeSince = time.Now()
 	a.loop(ctx, background)
 	a.shutdown(background)
 	return nil

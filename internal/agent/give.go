@@ -10,7 +10,7 @@ import (
 
 // giveAway hands the Lease over, or releases it, beside the loop.
 func (a *Agent) giveAway(ctx context.Context, w *world) outcome {
-	target, position := w.decision.Target, ownData(w).Position
+	target, position, clean := w.decision.Target, ownData(w).Position, w.decision.Clean
 	result := outcome{state: agentapi.StateStopping, role: agentapi.RolePrimary, notReady: w.decision.Reason}
 	if !a.giving.isSettled() || w.server.Running {
 		return result
@@ -24,7 +24,7 @@ func (a *Agent) giveAway(ctx context.Context, w *world) outcome {
 		if target == "" {
 			return keeper.Stopped(bounded)
 		}
-		err := keeper.HandOver(bounded, target, position)
+		err := keeper.HandOver(bounded, target, position, clean)
 		if err == nil || errors.Is(err, lease.ErrHeldByOther) || !ending {
 			return err
 		}

@@ -139,6 +139,9 @@ func (a *Agent) askMembers(w *world) {
 		moment = "stopped " + w.server.Exit.At.String()
 	case !a.downSince.IsZero():
 		moment = "down " + a.downSince.String()
+		if exit := w.server.Exit; exit != nil && !w.server.Running {
+			moment += ", ended " + exit.At.String()
+		}
 	case v.Expired:
 		moment = "expired " + v.Version
 	}
@@ -158,7 +161,7 @@ func (a *Agent) seek(ctx context.Context, w *world) {
 	}
 	a.soughtAt = w.now
 	names, duration := a.otherNames(), a.keeper.Timings().Duration
-	got, asked := map[string]time.Time{}, w.now
+	got, asked := map[string]time.Duration{}, w.clock
 	a.seekingGot = got
 	a.seeking = a.begin(ctx, "promises", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, seekTimeout)

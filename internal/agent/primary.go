@@ -67,6 +67,9 @@ func (a *Agent) runPrimary(ctx context.Context, w *world) outcome {
 	}
 	var result outcome
 	switch {
+	case !w.server.Running && w.view.Holder == "":
+		result = a.serverOutcome(w)
+		result.notReady = "taking back the lease, which was made anew"
 	case !w.server.Running:
 		// A standby's data is started as a standby and promoted, so that it begins a timeline of its own.
 		result = a.start(ctx, w, !w.found.Standby && w.decision.Timeline == 0, "")

@@ -35,7 +35,9 @@ const (
 
 // world is what one round has observed.
 type world struct {
-	now    time.Time
+	now time.Time
+	// clock is now as lease.Boottime has it, which goes on while the machine sleeps.
+	clock  time.Duration
 	server supervise.Snapshot
 	// state is the running server's; nil if it does not answer, and stateErr says why.
 	state    *sql.State
@@ -59,7 +61,7 @@ type outcome struct {
 // round goes round once, and says how long to wait for the next. ctx ends with the agent; background outlives it.
 func (a *Agent) round(ctx, background context.Context) (pause time.Duration) {
 	number := a.requests.beginRound()
-	w := world{now: time.Now(), server: a.server.Snapshot()}
+	w := world{now: time.Now(), clock: lease.Boottime(), server: a.server.Snapshot()}
 	result := a.observeAndAct(ctx, background, &w)
 	if ctx.Err() != nil {
 		return 0
