@@ -53,6 +53,9 @@ type Config struct {
 	Fenced []string `json:"fenced,omitempty"`
 	// ForceFailover is the instance that may take a lease that has run out although it would not be eligible.
 	ForceFailover string `json:"forceFailover,omitempty"`
+	// Backup is how the cluster is backed up; nil: not at all. Recovery is the backup that its data is made from; nil: it is new.
+	Backup   *BackupConfig `json:"backup,omitempty"`
+	Recovery *Recovery     `json:"recovery,omitempty"`
 }
 
 // FenceAll in Config.Fenced stands for every instance.
@@ -204,6 +207,12 @@ type Status struct {
 	// Lowering are those of a primary's PendingRestart that its standbys must not go below, and that the restart would lower: then the
 	// primary is restarted first, since a standby keeps the greater value until it has replayed the change.
 	Lowering []string `json:"lowering,omitempty"`
+
+	// Archive is how a primary's WAL goes into the repository; nil if it does not. Repository is what that has, from who uses it: the
+	// primary, or the repository host. Backup is the one that runs there, or ran last.
+	Archive    *Archive          `json:"archive,omitempty"`
+	Repository *RepositoryReport `json:"repository,omitempty"`
+	Backup     *BackupRun        `json:"backup,omitempty"`
 
 	// Problem is what is wrong, if something is.
 	Problem *Problem `json:"problem,omitempty"`
