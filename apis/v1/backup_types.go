@@ -100,7 +100,7 @@ type VolumeRepository struct {
 
 // S3Repository is a bucket. Everything of a cluster is in it below PREFIX/NAMESPACE/NAME.
 //
-// +kubebuilder:validation:XValidation:rule="self.endpoint == oldSelf.endpoint && self.bucket == oldSelf.bucket && (has(self.prefix) ? self.prefix : '') == (has(oldSelf.prefix) ? oldSelf.prefix : '')",message="endpoint, bucket and prefix cannot be changed, since the backups that there are stay where they are; remove spec.backup, and add it again with the new ones"
+// +kubebuilder:validation:XValidation:rule="self.endpoint == oldSelf.endpoint && self.bucket == oldSelf.bucket && (has(self.prefix) ? self.prefix : ”) == (has(oldSelf.prefix) ? oldSelf.prefix : ”)",message="endpoint, bucket and prefix cannot be changed, since the backups that there are stay where they are; remove spec.backup, and add it again with the new ones"
 type S3Repository struct {
 	// endpoint is the store's URL, such as https://s3.eu-central-1.amazonaws.com or https://minio.storage.svc:9000; always https.
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https://[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?(:[0-9]{1,5})?/?$')",messageExpression="'must be a URL such as https://s3.eu-central-1.amazonaws.com, with https:// and without a path, not ' + self"
@@ -187,6 +187,12 @@ type RecoverySpec struct {
 	// targetImmediate stops as soon as the data is consistent: at the end of the backup.
 	// +optional
 	TargetImmediate bool `json:"targetImmediate,omitempty"`
+
+	// targetTimeline is the timeline to follow. Default: the latest; an earlier recovery within the same repository made one that
+	// leaves out what came after its target.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	TargetTimeline *int64 `json:"targetTimeline,omitempty"`
 
 	// exclusive stops just before targetTime or targetLSN, not just after.
 	// +optional

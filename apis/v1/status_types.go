@@ -109,6 +109,9 @@ const (
 	// ReasonBackupNotConfigured: the cluster has no spec.backup.
 	ReasonBackupNotConfigured = "BackupNotConfigured"
 
+	// ReasonRecoveryFailed: the data cannot be made from a backup.
+	ReasonRecoveryFailed = "RecoveryFailed"
+
 	// ReasonImagePullFailed: an image cannot be pulled.
 	ReasonImagePullFailed = "ImagePullFailed"
 	// ReasonImageUnknown: the operator has no default image of the version.

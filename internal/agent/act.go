@@ -122,6 +122,9 @@ func (a *Agent) bootstrap(ctx context.Context, w *world) outcome {
 	if !a.fresh(w) {
 		return outcome{state: agentapi.StateWaiting, notReady: "taking the lease", problem: a.leaseProblem(w)}
 	}
+	if a.config.Recovery != nil {
+		return a.recoverData(ctx, w)
+	}
 	if a.seed.isSettled() && !w.now.Before(a.clones.next) {
 		a.log.Info("Making a new PostgreSQL system")
 		seeder := a.seeder
@@ -230,6 +233,7 @@ func (a *Agent) settings(w *world, upstream string) postgres.Settings {
 		settings.ListenAddresses = a.options.ListenAddress
 	}
 	settings.VolumeSize = a.volumeSize
+	settings.ArchiveCommand = a.archiveCommand()
 	settings.SyncStandbys = syncNames(a.syncToUse(w))
 	settings.ReadOnly = a.disk.full != ""
 	if w.found.Standby || upstream != "" {
@@ -293,6 +297,9 @@ func (a *Agent) reload(ctx context.Context, w *world, upstream string) {
 	}
 	certificates := a.files.certificatesChanged(a.options.Paths)
 	if changed || certificates || a.reloadPID == w.server.PID {
+		if certificates {
+			a.reloadBackupServer()
+		}
 		a.log.Info("Reloading PostgreSQL", "configuration", changed, "certificates", certificates)
 		a.upstream = upstream
 		a.reloadPID, a.reloadedAt = 0, time.Now()

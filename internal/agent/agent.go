@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pgsteward/pgsteward/internal/agent/backrest"
 	"github.com/pgsteward/pgsteward/internal/agent/conf"
 	"github.com/pgsteward/pgsteward/internal/agent/datadir"
 	"github.com/pgsteward/pgsteward/internal/agent/lease"
@@ -58,6 +59,9 @@ type Agent struct {
 	keeper *lease.Keeper
 
 	requests requests
+	// backupsAsked are asked for; backupRunner makes them, and is set once, under mu.
+	backupsAsked chan backupAsked
+	backupRunner *backrest.Runner
 	// programDigest is Status.AgentDigest.
 	programDigest atomic.Pointer[string]
 
@@ -91,6 +95,7 @@ type memory struct {
 	news     upstreamNews
 	// slots is the task that keeps a standby's slots; slotsNext is when it may begin again.
 	slots     *task
+	backups   backups
 	slotsNext time.Time
 	timelines timelines
 	syncing   syncing
@@ -158,11 +163,12 @@ func New(options Options) *Agent {
 	output := logs.NewOutput(options.Output)
 	log := slog.New(slog.NewJSONHandler(output, &slog.HandlerOptions{Level: options.LogLevel}))
 	a := &Agent{
-		options: options,
-		output:  output,
-		log:     log.With("logger", "agent", "instance", options.Instance),
-		reader:  logs.NewReader(log),
-		kick:    make(chan struct{}, 1),
+		options:      options,
+		output:       output,
+		log:          log.With("logger", "agent", "instance", options.Instance),
+		reader:       logs.NewReader(log),
+		kick:         make(chan struct{}, 1),
+		backupsAsked: make(chan backupAsked, 4),
 		children: &supervise.Children{
 			Credential: options.Credential,
 		},
@@ -219,7 +225,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	api := &serve.API{
 		Board: a.board, Log: a.log,
 		Fresh: a.freshStatus, Promise: a.promise, Switchover: a.askSwitchover, HandOver: a.askHandOver,
-		Restart: a.askRestart,
+		Restart: a.askRestart, Backup: a.askBackup, CancelBackup: a.cancelBackup,
 	}
 	a.run(func() {
 		serve.Run(background, a.address(a.options.Ports.Agent), api.Handler(), a.certificates().Server(), a.log)
@@ -305,6 +311,7 @@ func (a *Agent) shutdown(ctx context.Context) {
 	for _, task := range []*task{a.seed, a.setup, a.labels, a.slots} {
 		task.stop()
 	}
+	a.stopBackups()
 	keeper, wasWritable := a.leaseKeeper(), a.server.Snapshot().Writable
 	wrote := keeper != nil && keeper.View().Holding
 	a.run(func() { a.beatWhileStopping(ctx) })

@@ -234,6 +234,7 @@ func (a *Agent) stop(w *world) outcome {
 		return result
 	}
 	if w.server.Stopping == 0 {
+		a.holdArchive(h.active() && h.target != "")
 		a.server.Stop(supervise.Fast)
 		a.log.Info("Stopping PostgreSQL", "rule", w.decision.Rule, "reason", w.decision.Reason)
 		a.observer.Close()

@@ -94,6 +94,18 @@ type Archive struct {
 	Error string `json:"error,omitempty"`
 }
 
+// WithoutPositions is the archive without what changes all the time.
+func (a *Archive) WithoutPositions() *Archive {
+	if a == nil {
+		return nil
+	}
+	archive := Archive{Failing: a.Failing, Error: a.Error}
+	if a.LastAt != nil {
+		archive.LastWAL = "some"
+	}
+	return &archive
+}
+
 // RepositoryReport is what a repository has, as who uses it sees it.
 type RepositoryReport struct {
 	// Stanza of the cluster's present PostgreSQL system.
@@ -102,7 +114,11 @@ type RepositoryReport struct {
 	Ready bool `json:"ready"`
 	// Error is why not, or why it is not known what there is.
 	Error string `json:"error,omitempty"`
+	// Unsupported says that the image has no engine.
+	Unsupported bool `json:"unsupported,omitempty"`
 	// Known says that Backups are all that there are of the stanza.
 	Known   bool            `json:"known"`
 	Backups []backup.Backup `json:"backups,omitempty"`
+	// At is when that was read.
+	At time.Time `json:"at,omitzero"`
 }

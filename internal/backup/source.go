@@ -40,6 +40,8 @@ type Target struct {
 	Time   *time.Time `json:"time,omitempty"`
 	LSN    string     `json:"lsn,omitempty"`
 	Name   string     `json:"name,omitempty"`
+	// Timeline to follow; 0: the latest.
+	Timeline int64 `json:"timeline,omitempty"`
 	// Exclusive stops just before the target, not just after it.
 	Exclusive bool `json:"exclusive,omitempty"`
 	// Immediate stops as soon as the data is consistent: the state at the end of the backup.
@@ -139,4 +141,14 @@ func reaches(a, b string) bool {
 	x, errX := postgres.ParseLSN(a)
 	y, errY := postgres.ParseLSN(b)
 	return errX == nil && errY == nil && x <= y
+}
+
+// ParseTime understands a time with a time zone, with T or a blank between date and time.
+func ParseTime(text string) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00"} {
+		if at, err := time.Parse(layout, strings.ToUpper(text)); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is no time with a time zone, such as 2026-03-01T12:00:00Z", text)
 }

@@ -64,7 +64,7 @@ func podSpec(in Input, m plan.Member) *coreac.PodSpecApplyConfiguration {
 		WithSecurityContext(podSecurity(in.Settings)).
 		WithInitContainers(installContainer(in)).
 		WithContainers(postgresContainer(in, m)).
-		WithVolumes(podVolumes(c.Name, m)...)
+		WithVolumes(podVolumes(c, m)...)
 	schedule(spec, c)
 	for _, s := range c.Spec.ImagePullSecrets {
 		spec.WithImagePullSecrets(coreac.LocalObjectReference().WithName(s.Name))
@@ -119,6 +119,7 @@ func postgresContainer(in Input, m plan.Member) *coreac.ContainerApplyConfigurat
 			containerPort(naming.PortPostgresName, naming.PortPostgres),
 			containerPort(naming.PortAgentName, naming.PortAgent),
 			containerPort(naming.PortHealthName, naming.PortHealth),
+			containerPort(naming.PortBackupName, naming.PortBackup),
 		).
 		// the agent answers for itself, not for PostgreSQL, at startup and liveness: recovery and cloning may take hours
 		WithStartupProbe(probe("/startupz", 1, 120)).
@@ -139,7 +140,8 @@ func postgresContainer(in Input, m plan.Member) *coreac.ContainerApplyConfigurat
 }
 
 // podVolumes are the volumes of an instance's Pod.
-func podVolumes(cluster string, m plan.Member) []*coreac.VolumeApplyConfiguration {
+func podVolumes(c *v1.PostgresCluster, m plan.Member) []*coreac.VolumeApplyConfiguration {
+	cluster := c.Name
 	emptyDir := func(name string) *coreac.VolumeApplyConfiguration {
 		return coreac.Volume().WithName(name).WithEmptyDir(coreac.EmptyDirVolumeSource())
 	}
@@ -148,7 +150,7 @@ func podVolumes(cluster string, m plan.Member) []*coreac.VolumeApplyConfiguratio
 		projectedSecret(naming.ReplicationSecret(cluster), naming.DirReplication, naming.KeyTLSCert, naming.KeyTLSKey, naming.KeyCACert),
 		projectedSecret(naming.AppSecret(cluster), naming.DirApp, naming.KeyUser, naming.KeyPassword, naming.KeyDBName),
 		projectedSecret(naming.SuperuserSecret(cluster), naming.DirSuperuser, naming.KeyUser, naming.KeyPassword),
-	)
+	).WithSources(backupSecrets(c)...)
 	return []*coreac.VolumeApplyConfiguration{
 		coreac.Volume().WithName(naming.VolumeData).WithPersistentVolumeClaim(
 			coreac.PersistentVolumeClaimVolumeSource().WithClaimName(naming.DataVolume(m.Name))),

@@ -22,13 +22,14 @@ type podWish struct {
 	PullSecrets []corev1.LocalObjectReference `json:"pullSecrets,omitempty"`
 	Scheduling  *v1.SchedulingSpec            `json:"scheduling,omitempty"`
 	Restart     string                        `json:"restart,omitempty"`
+	Backup      []string                      `json:"backup,omitempty"`
 }
 
 // SpecHash is the hash of what the spec wants of a Pod: instances whose Pod has another one are restarted, one at a time.
 func SpecHash(c *v1.PostgresCluster) string {
 	wish := podWish{
 		Image: c.Spec.Image, Minor: minor(c), Resources: c.Spec.Resources, PullSecrets: c.Spec.ImagePullSecrets,
-		Restart: c.Annotations[naming.AnnotationRestart],
+		Restart: c.Annotations[naming.AnnotationRestart], Backup: mountedForBackups(c),
 	}
 	if s := c.Spec.Scheduling; len(s.NodeSelector) > 0 || len(s.Tolerations) > 0 || s.Affinity != nil {
 		wish.Scheduling = &s
@@ -44,6 +45,9 @@ func SpecHash(c *v1.PostgresCluster) string {
 // Outdated says whether the Pod is known to differ from what the spec wants of one. A Pod that an operator made which wrote no hash is
 // judged by what it has.
 func Outdated(c *v1.PostgresCluster, pod *corev1.Pod) bool {
+	if c.Spec.Backup != nil && pod.Annotations[naming.AnnotationArchives] == "" {
+		return true // its agent knows nothing of backups
+	}
 	if hash, has := pod.Annotations[naming.AnnotationSpecHash]; has {
 		return hash != SpecHash(c)
 	}
@@ -76,6 +80,7 @@ func podAnnotations(c *v1.PostgresCluster) map[string]string {
 	annotations := map[string]string{
 		"kubectl.kubernetes.io/default-container": naming.ContainerPostgres,
 		naming.AnnotationSpecHash:                 SpecHash(c),
+		naming.AnnotationArchives:                 "true",
 	}
 	if at := c.Annotations[naming.AnnotationRestart]; at != "" {
 		annotations[naming.AnnotationRestart] = at

@@ -19,7 +19,7 @@ func Run(args []string) int {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(managerCommand(), agentCommand(), watchdogCommand(), installCommand())
+	root.AddCommand(managerCommand(), agentCommand(), watchdogCommand(), installCommand(), repositoryCommand(), backupCommand())
 	root.SetArgs(args)
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "pgsteward:", err)

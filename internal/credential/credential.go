@@ -82,7 +82,7 @@ func Operator(ca KeyPair, now time.Time, random io.Reader) (KeyPair, error) {
 // serverCertificate is for every name by which clients, standbys and the operator call an instance.
 func serverCertificate(c Cluster) leaf {
 	names := []string{"localhost"}
-	for _, service := range []string{naming.ServiceRW(c.Name), naming.ServiceRO(c.Name), naming.ServiceR(c.Name), "*." + naming.ServiceInstances(c.Name)} {
+	for _, service := range []string{naming.ServiceRW(c.Name), naming.ServiceRO(c.Name), naming.ServiceR(c.Name), "*." + naming.ServiceInstances(c.Name), naming.Repository(c.Name)} {
 		host := naming.ServiceHost(service, c.Namespace)
 		names = append(names, service, service+"."+c.Namespace, host, host+".cluster.local")
 	}

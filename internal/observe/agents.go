@@ -272,5 +272,6 @@ func (a *Agents) lost(ctx context.Context, s *stream) bool {
 
 func withoutPositions(s agentapi.Status) agentapi.Status {
 	s.LSN, s.ReplayLSN, s.LagBytes, s.Slots = "", "", nil, nil
+	s.Archive = s.Archive.WithoutPositions()
 	return s
 }

@@ -208,7 +208,11 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-var errorPattern = regexp.MustCompile(`(?s)ERROR: (?:\[\d+\]: )?(.*)`)
+var (
+	errorPattern = regexp.MustCompile(`(?s)ERROR: (?:\[\d+\]: )?(.*)`)
+	// warnPattern is what pgBackRest says of a host that it cannot use, and of others it could do without.
+	warnPattern = regexp.MustCompile(`(?s)WARN: (unable to check .*?)(?:\n *(?:WARN|ERROR|INFO)|$)`)
+)
 
 const complaintBytes = 600
 
@@ -216,7 +220,11 @@ const complaintBytes = 600
 func complaint(said []byte) string {
 	text := string(said)
 	if match := errorPattern.FindStringSubmatch(text); match != nil {
+		warned := warnPattern.FindStringSubmatch(text)
 		text = match[1]
+		if warned != nil {
+			text += ": " + warned[1]
+		}
 	}
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > complaintBytes {
