@@ -113,11 +113,15 @@ func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (
 func (r *PostgresCluster) wanted(c *v1.PostgresCluster) observe.Wanted {
 	size := build.StorageSize(c)
 	schedule, zone, _ := build.Schedule(c)
-	return observe.Wanted{
+	wanted := observe.Wanted{
 		Image: r.Settings.Image(c), Storage: size.Value(), MaximumLag: build.MaximumLag(c), NodeLostAfter: build.NodeLostAfter(c),
 		SpecHash: build.SpecHash(c), Outdated: func(pod *corev1.Pod) bool { return build.Outdated(c, pod) },
 		Schedule: schedule, TimeZone: zone,
 	}
+	if c.Spec.Backup != nil {
+		wanted.Retention = build.Period(c.Spec.Backup.Retention, build.DefaultRetention)
+	}
+	return wanted
 }
 
 // write applies the objects of the decision's members and carries out its action, whose answer, if an agent was asked, becomes part
@@ -155,6 +159,11 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 	}
 	for _, pod := range build.Pods(input, o.Facts) {
 		errs = append(errs, r.Writer.Pod(ctx, pod))
+	}
+	if o.Facts.Backup != nil {
+		for _, expired := range o.Facts.Backup.Expired {
+			errs = append(errs, r.Writer.ForgetBackup(ctx, o.Facts.Namespace, expired.Name, expired.UID))
+		}
 	}
 	if name := firstBackup(o.Facts, *d); name != "" {
 		errs = append(errs, r.Writer.CreateBackup(ctx, c, name))

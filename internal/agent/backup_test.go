@@ -18,7 +18,7 @@ import (
 )
 
 // backupBound bounds what takes pgBackRest a while on a slow machine.
-const backupBound = 3 * time.Minute
+const backupBound = 8 * time.Minute
 
 func needBackrest(t *testing.T) {
 	t.Helper()

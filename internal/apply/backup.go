@@ -82,3 +82,8 @@ func (w *Writer) CreateBackup(ctx context.Context, c *v1.PostgresCluster, name s
 	}
 	return classify(err, "PostgresBackup "+name)
 }
+
+// ForgetBackup deletes the PostgresBackup of that UID, whose backup is gone.
+func (w *Writer) ForgetBackup(ctx context.Context, namespace, name, uid string) error {
+	return w.Delete(ctx, &v1.PostgresBackup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}})
+}

@@ -3,6 +3,7 @@ package cmd
 import (
 	"fmt"
 	"os"
+	_ "time/tzdata" // the operator's image has no time zones, and schedules have one
 
 	"github.com/spf13/cobra"
 )

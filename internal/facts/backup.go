@@ -21,9 +21,14 @@ type Backup struct {
 	// Asked are the cluster's PostgresBackups that have not ended; Failed is the last that ended, if that failed.
 	Asked  []string
 	Failed *FailedBackup
+	// Expired are PostgresBackups whose backup is not in the repository any more, or that failed longer ago than backups are kept.
+	Expired []ExpiredBackup
 	// First says that the PostgresBackup exists, or existed, that is made when there is no backup yet.
 	First bool
 }
+
+// ExpiredBackup is a PostgresBackup that tells of nothing any more.
+type ExpiredBackup struct{ Name, UID string }
 
 // FailedBackup is a backup that was given up.
 type FailedBackup struct {

@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,6 +17,9 @@ import (
 	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
+
+// expiryGrace is how much later than a backup ended the repository must have been read to say that it is gone.
+const expiryGrace = time.Minute
 
 // Heard is what somebody who can be asked said last.
 type Heard struct {
@@ -95,25 +99,39 @@ func (r *Reader) backups(ctx context.Context, c *v1.PostgresCluster, f *facts.Cl
 			b.Interval, b.Next = schedule.Interval(now), schedule.Next(now)
 		}
 	}
-	for name, heard := range r.Agents.Reports(client.ObjectKeyFromObject(c)) {
+	b.Archive, b.Repository = words(r.Agents.Reports(client.ObjectKeyFromObject(c)), f.Holder, c)
+	return b, r.asked(ctx, c, b, wanted)
+}
+
+// words are what the primary says of its archiver, and what is said of the repository: by the repository host or, without one, the
+// primary; or else by a standby that has made a backup since, and knows more.
+func words(all map[string]Heard, holder string, c *v1.PostgresCluster) (archive facts.Known[agentapi.Archive], repository facts.Known[agentapi.RepositoryReport]) {
+	if status, known := all[holder].Status.Get(); known && status.Archive != nil {
+		archive = facts.Know(*status.Archive)
+	}
+	first := holder
+	if c.Spec.Backup.Repository.S3 == nil {
+		first = naming.Repository(c.Name)
+	}
+	var newest agentapi.RepositoryReport
+	if status, known := all[first].Status.Get(); known && status.Repository != nil {
+		newest = *status.Repository
+		repository = facts.Know(newest)
+	}
+	for _, heard := range all {
 		status, known := heard.Status.Get()
-		if !known {
+		if !known || status.Repository == nil || !status.Repository.Known || newest.Error != "" {
 			continue
 		}
-		if status.Archive != nil && name == f.Holder {
-			b.Archive = facts.Know(*status.Archive)
-		}
-		before, _ := b.Repository.Get()
-		if report := status.Repository; report != nil && (name == f.Holder || name == naming.Repository(c.Name) || report.Known) &&
-			(before.Stanza == "" && before.Error == "" || report.At.After(before.At)) {
-			b.Repository = facts.Know(*report)
+		if report := *status.Repository; report.At.After(newest.At) && (newest.Stanza == "" || newest.Stanza == report.Stanza) {
+			newest, repository = report, facts.Know(report)
 		}
 	}
-	return b, r.asked(ctx, c, b)
+	return archive, repository
 }
 
 // asked adds what is known of the cluster's PostgresBackups.
-func (r *Reader) asked(ctx context.Context, c *v1.PostgresCluster, b *facts.Backup) error {
+func (r *Reader) asked(ctx context.Context, c *v1.PostgresCluster, b *facts.Backup, wanted Wanted) error {
 	all, err := r.BackupsOf(ctx, client.ObjectKeyFromObject(c))
 	if err != nil {
 		return err
@@ -129,6 +147,12 @@ func (r *Reader) asked(ctx context.Context, c *v1.PostgresCluster, b *facts.Back
 			b.Asked = append(b.Asked, one.Name)
 			continue
 		}
+		if b.First && one.Name == naming.FirstBackup(c.Name, report.Stanza) {
+			// it stays as long as its stanza is the cluster's: it says that there was a first one
+		} else if expired(one, report, wanted.Retention, r.Now()) {
+			b.Expired = append(b.Expired, facts.ExpiredBackup{Name: one.Name, UID: string(one.UID)})
+			continue
+		}
 		if one.Status.FinishedAt == nil || !one.Status.FinishedAt.After(last) {
 			continue
 		}
@@ -138,6 +162,23 @@ func (r *Reader) asked(ctx context.Context, c *v1.PostgresCluster, b *facts.Back
 		}
 	}
 	return nil
+}
+
+// expired says whether the PostgresBackup tells of nothing any more: its backup was removed from the repository, as it is known since
+// the backup ended, or it failed longer ago than backups are kept.
+func expired(one *v1.PostgresBackup, report agentapi.RepositoryReport, retention time.Duration, now time.Time) bool {
+	finished := one.Status.FinishedAt
+	if finished == nil || !one.DeletionTimestamp.IsZero() {
+		return false
+	}
+	if one.Status.Phase == v1.BackupFailed {
+		return retention > 0 && now.Sub(finished.Time) > retention
+	}
+	_, system, ok := backup.ParseStanza(report.Stanza)
+	if !ok || !report.Known || system != one.Status.SystemIdentifier || !report.At.After(finished.Add(expiryGrace)) {
+		return false
+	}
+	return !slices.ContainsFunc(report.Backups, func(b backup.Backup) bool { return b.Label == one.Status.Label })
 }
 
 // BackupsOf are the PostgresBackups of the cluster.

@@ -46,6 +46,8 @@ type Wanted struct {
 	Outdated func(*corev1.Pod) bool
 	// Schedule and TimeZone are those of backups; empty: there is no schedule.
 	Schedule, TimeZone string
+	// Retention is for how long backups are kept.
+	Retention time.Duration
 }
 
 // Observation is a cluster as it was read in one pass.

@@ -11,25 +11,33 @@ import (
 
 // backups: the schedule fires some day, in a time zone that exists, and what a recovery begins with can be reached.
 func backups(q question) Verdict {
-	var verdict Verdict
-	if b := q.after.Spec.Backup; b != nil {
-		path := field.NewPath("spec", "backup")
-		if b.Schedule != nil {
-			if _, err := backup.ParseSchedule(*b.Schedule); err != nil {
-				verdict.Errors = append(verdict.Errors, field.Invalid(path.Child("schedule"), *b.Schedule, err.Error()))
-			}
-		}
-		if _, err := backup.ParseTimeZone(b.TimeZone); err != nil {
-			verdict.Errors = append(verdict.Errors, field.Invalid(path.Child("timeZone"), b.TimeZone, err.Error()))
-		}
-		for name, period := range map[string]v1.Period{"retention": b.Retention, "fullEvery": b.FullEvery} {
-			if _, err := backup.ParsePeriod(string(period)); err != nil && period != "" {
-				verdict.Errors = append(verdict.Errors, field.Invalid(path.Child(name), string(period), err.Error()))
-			}
+	return Verdict{Errors: append(backupErrors(q.after), recoverySource(q)...)}
+}
+
+// backupErrors are what cannot be carried out of spec.backup.
+func backupErrors(c *v1.PostgresCluster) field.ErrorList {
+	b, path := c.Spec.Backup, field.NewPath("spec", "backup")
+	if b == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if b.Schedule != nil {
+		if _, err := backup.ParseSchedule(*b.Schedule); err != nil {
+			errs = append(errs, field.Invalid(path.Child("schedule"), *b.Schedule, err.Error()))
 		}
 	}
-	verdict.Errors = append(verdict.Errors, recoverySource(q)...)
-	return verdict
+	if _, err := backup.ParseTimeZone(b.TimeZone); err != nil {
+		errs = append(errs, field.Invalid(path.Child("timeZone"), b.TimeZone, err.Error()))
+	}
+	for _, period := range []struct {
+		name string
+		text v1.Period
+	}{{"retention", b.Retention}, {"fullEvery", b.FullEvery}} {
+		if _, err := backup.ParsePeriod(string(period.text)); err != nil && period.text != "" {
+			errs = append(errs, field.Invalid(path.Child(period.name), string(period.text), err.Error()))
+		}
+	}
+	return errs
 }
 
 // recoverySource: a volume is only reached within its namespace, and by a cluster of another name only while its own is there.
