@@ -142,7 +142,7 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 			Message: fmt.Sprintf("spec.image: the operator has no default image of PostgreSQL %s; name one", c.Spec.Version),
 		}
 	}
-	secrets, renewAt, err := credential.Complete(o.Credentials, credential.Cluster{Name: c.Name, Namespace: c.Namespace}, o.Facts.Now, rand.Reader)
+	secrets, renewAt, err := credential.Complete(o.Credentials, credential.Cluster{Name: c.Name, Namespace: c.Namespace, Repository: build.HasRepositoryHost(c)}, o.Facts.Now, rand.Reader)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("credentials of %s/%s: %w", c.Namespace, c.Name, err)
 	}

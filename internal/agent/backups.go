@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// dropWAL is the archive_command of a cluster without backups, or whose image cannot make any: nothing is archived, and nothing
-	// kept for it. archive_mode is on all the same, since changing that would restart PostgreSQL.
+	// dropWAL is the archive_command of a cluster whose image cannot make backups: nothing is archived, and nothing kept for it.
 	dropWAL = "true"
 	// keepWAL is that of a cluster whose repository cannot be used yet: PostgreSQL keeps WAL, and tries again.
 	keepWAL = "false"
@@ -84,10 +83,10 @@ func (a *Agent) backupHost(instance string) backrest.Host {
 	return host
 }
 
-// archiveCommand is what PostgreSQL is to do with WAL that is complete.
+// archiveCommand is what PostgreSQL is to do with WAL that is complete; empty: nothing.
 func (a *Agent) archiveCommand() string {
 	if a.config.Backup == nil {
-		return dropWAL
+		return ""
 	}
 	if a.backups.command == "" {
 		return keepWAL
@@ -235,6 +234,9 @@ func (a *Agent) archiveAgain() {
 
 // holdArchive keeps PostgreSQL from archiving while it stops for a hand-over: a repository that does not answer would make writes wait.
 func (a *Agent) holdArchive(hold bool) {
+	if a.config.Backup == nil {
+		return
+	}
 	path := a.options.Paths.holdArchive()
 	if hold {
 		if err := os.WriteFile(path, nil, 0o644); err != nil { //nolint:gosec // PostgreSQL may run as another user

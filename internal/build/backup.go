@@ -168,6 +168,14 @@ func Schedule(c *v1.PostgresCluster) (schedule, zone string, ok bool) {
 	return strings.TrimSpace(*c.Spec.Backup.Schedule), zone, true
 }
 
+// backupPorts are the ports of an instance that is backed up.
+func backupPorts(c *v1.PostgresCluster) []*coreac.ContainerPortApplyConfiguration {
+	if c.Spec.Backup == nil {
+		return nil
+	}
+	return []*coreac.ContainerPortApplyConfiguration{containerPort(naming.PortBackupName, naming.PortBackup)}
+}
+
 // scheduled are the CronJob that asks for backups, and what it needs to.
 func scheduled(in Input) []Object {
 	c := in.Cluster

@@ -119,8 +119,8 @@ func postgresContainer(in Input, m plan.Member) *coreac.ContainerApplyConfigurat
 			containerPort(naming.PortPostgresName, naming.PortPostgres),
 			containerPort(naming.PortAgentName, naming.PortAgent),
 			containerPort(naming.PortHealthName, naming.PortHealth),
-			containerPort(naming.PortBackupName, naming.PortBackup),
 		).
+		WithPorts(backupPorts(c)...).
 		// the agent answers for itself, not for PostgreSQL, at startup and liveness: recovery and cloning may take hours
 		WithStartupProbe(probe("/startupz", 1, 120)).
 		WithLivenessProbe(probe("/livez", 10, 3)).

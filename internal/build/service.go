@@ -38,7 +38,7 @@ func headlessService(in Input) Object {
 	s := service(in, naming.ServiceInstances(in.Cluster.Name), naming.ClusterSelector(in.Cluster.Name))
 	s.Spec.WithClusterIP(corev1.ClusterIPNone).
 		WithPublishNotReadyAddresses(true).
-		WithPorts(servicePort(naming.PortAgentName, naming.PortAgent), servicePort(naming.PortBackupName, naming.PortBackup))
+		WithPorts(servicePort(naming.PortAgentName, naming.PortAgent))
 	return s
 }
 

@@ -46,7 +46,7 @@ func SpecHash(c *v1.PostgresCluster) string {
 // judged by what it has.
 func Outdated(c *v1.PostgresCluster, pod *corev1.Pod) bool {
 	if c.Spec.Backup != nil && pod.Annotations[naming.AnnotationArchives] == "" {
-		return true // its agent knows nothing of backups
+		return true // it does not archive
 	}
 	if hash, has := pod.Annotations[naming.AnnotationSpecHash]; has {
 		return hash != SpecHash(c)
@@ -80,7 +80,9 @@ func podAnnotations(c *v1.PostgresCluster) map[string]string {
 	annotations := map[string]string{
 		"kubectl.kubernetes.io/default-container": naming.ContainerPostgres,
 		naming.AnnotationSpecHash:                 SpecHash(c),
-		naming.AnnotationArchives:                 "true",
+	}
+	if c.Spec.Backup != nil {
+		annotations[naming.AnnotationArchives] = "true"
 	}
 	if at := c.Annotations[naming.AnnotationRestart]; at != "" {
 		annotations[naming.AnnotationRestart] = at

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -37,7 +36,7 @@ type Settings struct {
 	PrimarySlot     string
 	// ReadOnly makes transactions read-only unless their client says otherwise; it is stronger than the user's setting.
 	ReadOnly bool
-	// ArchiveCommand is archive_command; empty: WAL is not archived.
+	// ArchiveCommand is archive_command; empty: WAL is not archived, and archive_mode is off.
 	ArchiveCommand string
 	// SyncStandbys is synchronous_standby_names. It has no effect on a standby.
 	SyncStandbys string
@@ -53,7 +52,7 @@ const (
 // ours are parameters that belong to us beside those that Owned sets: they move files, or would make an instance stop being
 // one of its cluster.
 var ours = []string{
-	"archive_cleanup_command", "archive_library", "config_file", "data_directory", "external_pid_file", "include", "include_dir",
+	"archive_cleanup_command", "config_file", "data_directory", "external_pid_file", "include", "include_dir",
 	"include_if_exists", "log_file_mode", "primary_conninfo", "primary_slot_name", "promote_trigger_file",
 	"recovery_end_command", "recovery_min_apply_delay", "recovery_target", "recovery_target_action", "recovery_target_inclusive",
 	"recovery_target_lsn", "recovery_target_name", "recovery_target_time", "recovery_target_xid", "restore_command",
@@ -78,6 +77,12 @@ func (s Settings) Merge() (merged Parameters, refused []string) {
 		merged[name] = value
 	}
 	maps.Copy(merged, owned)
+	if s.ArchiveCommand != "" {
+		merged["archive_mode"], merged["archive_command"] = "on", s.ArchiveCommand
+		if _, set := merged["archive_timeout"]; !set {
+			merged["archive_timeout"] = "5min"
+		}
+	}
 	if s.ReadOnly {
 		merged["default_transaction_read_only"] = "on"
 	}
@@ -127,10 +132,7 @@ func (s Settings) owned() Parameters {
 		// A server whose process crashed ends as a whole, and the agent starts it again: that is counted, bounded and reported.
 		"restart_after_crash": "off",
 		"password_encryption": "scram-sha-256",
-		// On in any case, since changing it would restart PostgreSQL.
-		"archive_mode":       "on",
-		"archive_command":    cmp.Or(s.ArchiveCommand, "true"),
-		"allow_alter_system": "off",
+		"allow_alter_system":  "off",
 		// The agent reads the log from pipes, and understands it only in English.
 		"log_destination":          "jsonlog",
 		"logging_collector":        "on",
@@ -186,7 +188,6 @@ func (s Settings) defaults() Parameters {
 		// keep a checkpoint that wants its slot waiting, and with it all removal of WAL, and any shutdown.
 		"tcp_user_timeout":           "30s",
 		"log_lock_waits":             "on",
-		"archive_timeout":            "5min",
 		"recovery_init_sync_method":  "syncfs", // a volume of our own: faster than one fsync for each file
 		"default_text_search_config": "pg_catalog.english",
 		"dynamic_shared_memory_type": "posix",
