@@ -100,6 +100,9 @@ func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (
 	if decision.Granted && c.Annotations[naming.AnnotationSwitchover] != "" {
 		transient = errors.Join(transient, r.Writer.DropAnnotation(ctx, c, naming.AnnotationSwitchover))
 	}
+	if decision.Forced {
+		transient = errors.Join(transient, r.Writer.DropAnnotation(ctx, c, naming.AnnotationForceFailover))
+	}
 	if transient != nil {
 		return ctrl.Result{}, transient
 	}

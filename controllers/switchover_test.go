@@ -97,6 +97,24 @@ func TestSwitchoverRefused(t *testing.T) {
 	assert.Len(t, primary.Asked(), 1)
 }
 
+// TestForce: an instance is forced to take over once: the annotation goes when that one is primary.
+func TestForce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, memory.New(t), "demo")
+	s.create(`{replicas: 3, version: "16"}`)
+	s.ready()
+	s.change(func(c *v1.PostgresCluster) {
+		c.Annotations = map[string]string{naming.AnnotationForceFailover: "prod-db-2"}
+	})
+	s.passes()
+	assert.Equal(t, "prod-db-2", s.cluster().Annotations[naming.AnnotationForceFailover], "another is primary yet")
+
+	s.hold("prod-db-2")
+	s.until("it is over", func() bool { return s.cluster().Annotations[naming.AnnotationForceFailover] == "" })
+	s.ready()
+	assert.Equal(t, "prod-db-2", s.cluster().Status.CurrentPrimary)
+}
+
 // TestRestartServer: an agent is asked to restart its server for what waits for that, one instance at a time, and hands over before its own turn.
 func TestRestartServer(t *testing.T) {
 	t.Parallel()

@@ -16,3 +16,11 @@ retry() {
   for i in $(seq "$n"); do "$@" && return; [ "$i" = "$n" ] || { say "failed, again in $((i*5)) s: $*"; sleep $((i*5)); }; done
   return 1
 }
+# copy_tree DIR: the work tree, committed or not, without what git ignores, to generate in; its bin/ has links to what ours has
+copy_tree() {
+  local f
+  git -C "$ROOT" ls-files -z -co --exclude-standard | while IFS= read -r -d '' f; do [ ! -e "$ROOT/$f" ] || printf '%s\0' "$f"; done |
+    tar -C "$ROOT" -c --null -T - | tar -x -C "$1"
+  mkdir -p "$1/bin"
+  for f in "$BIN"/*; do [ ! -e "$f" ] || ln -s "$f" "$1/bin/$(basename "$f")"; done
+}

@@ -8,7 +8,8 @@
 #   e2e       the end-to-end tests whose names match FOCUS, on a cluster with the operator deployed: groups, then olm
 #   groups    those that need no OLM
 #   olm       those of the Operator Lifecycle Manager, which they bring and remove again (E2E_KEEP=1 keeps it)
-# Each part has a limit after which it is stopped and counts as failed.
+# Each part has a limit after which it is stopped and counts as failed. What computes runs beside what waits; its output is shown in
+# one piece, when both have ended. E2E_PARALLEL is how many groups run at the same time (4).
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
 cd "$ROOT"
@@ -60,11 +61,11 @@ olm() {
 }
 
 groups() {
-  local focus=() parallel=2
+  local focus=()
   [ -z "${FOCUS:-}" ] || focus=(-run "$FOCUS")
   local rc=0
   bin/gotestsum --format "${E2E_FORMAT:-testname}" --jsonfile "$LOGS/e2e.json" -- \
-    -tags e2e -count 1 -timeout 40m -parallel "$parallel" -skip '^TestOLM$' "${focus[@]}" ./test/e2e || rc=$?
+    -tags e2e -count 1 -timeout 40m -parallel "${E2E_PARALLEL:-4}" -skip '^TestOLM$' "${focus[@]}" ./test/e2e || rc=$?
   measured "$LOGS/e2e.json"
   return "$rc"
 }
@@ -75,13 +76,18 @@ measured() { sed -n 's/.*"Output":".*MEASURED: \(.*\)\\n".*/measured: \1/p' "$1"
 # --- counting ------------------------------------------------------------------------------------------------------------
 passed=0 failed=0 broken=()
 
-# count_tests JSON RC: adds the tests in gotestsum's record; a run that failed without a failed test (it did not compile, or was
-# stopped) counts as one failure
-count_tests() {
-  local p f
-  p=$(grep -c '"Action":"pass".*"Test":' "$1" 2>/dev/null) || true
-  f=$(grep -c '"Action":"fail".*"Test":' "$1" 2>/dev/null) || true
-  [ "$2" = 0 ] || [ "${f:-0}" -gt 0 ] || f=1
+# count step|tests NAME RC: a step is one check; of tests gotestsum's record says how many there were. A run that failed without a
+# failed test (it did not compile, or was stopped) counts as one failure.
+count() {
+  local p=1 f=0
+  if [ "$1" = tests ]; then
+    p=$(grep -c '"Action":"pass".*"Test":' "$LOGS/$2.json" 2>/dev/null) || true
+    f=$(grep -c '"Action":"fail".*"Test":' "$LOGS/$2.json" 2>/dev/null) || true
+  elif [ "$3" != 0 ]; then
+    p=0
+  fi
+  [ "$3" = 0 ] || [ "${f:-0}" -gt 0 ] || f=1
+  [ "$3" = 0 ] || broken+=("$2")
   passed=$((passed + ${p:-0})) failed=$((failed + ${f:-0}))
 }
 
@@ -101,20 +107,42 @@ part() {
   124 | 137) printf '=== %s: FAILED: not done after %s\n' "$name" "$limit" ;;
   *) printf '=== %s: FAILED with exit code %d after %d s\n' "$name" "$rc" $((SECONDS - start)) ;;
   esac
-  [ "$rc" = 0 ] || broken+=("$name")
   return "$rc"
 }
 
-# step: a part that is one check; tests: a part that is many
-step() {
-  if part "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); return 1; fi
-}
-tests() {
-  local name=$1 rc=0
-  rm -f "$LOGS/$name.json"
+# step, tests: a part that is one check, or many
+step() { counted step "$@"; }
+tests() { counted tests "$@"; }
+counted() {
+  local kind=$1 name=$2 rc=0; shift
   part "$@" || rc=$?
-  count_tests "$LOGS/$name.json" "$rc"
+  count "$kind" "$name" "$rc"
   return "$rc"
+}
+
+declare -A besides=() # parts that run in the background: process and kind, by name
+
+# beside step|tests NAME LIMIT COMMAND...: starts a part that computes, while others run that rather wait. What it prints is shown
+# when it is joined.
+beside() {
+  local kind=$1 name=$2; shift
+  printf '\n=== %s is begun beside what follows (since the start: %d s)\n' "$name" "$SECONDS"
+  (
+    besides=()
+    trap interrupted TERM
+    part "$@"
+  ) >"$LOGS/$name.log" 2>&1 &
+  besides[$name]="$! $kind"
+}
+
+# join NAME: waits for a part that was begun beside others, shows what it printed, and counts it
+join() {
+  local name=$1 pid kind rc=0
+  read -r pid kind <<<"${besides[$name]}"
+  wait "$pid" || rc=$?
+  unset "besides[$name]"
+  cat "$LOGS/$name.log"
+  count "$kind" "$name" "$rc"
 }
 
 # --- the whole -----------------------------------------------------------------------------------------------------------
@@ -124,7 +152,7 @@ end() {
   # the API server of an envtest that was killed, in this session only
   pkill -s 0 -f k8s_test_framework || true
   if [ "${KEEP:-}" = 0 ] || { [ -n "${CI:-}" ] && [ "${KEEP:-}" != 1 ]; }; then
-    part cluster-down 5m make -s cluster-down || rc=1
+    part cluster-down 5m make -s cluster-down || { rc=1; broken+=(cluster-down); }
   fi
   [ "$failed" = 0 ] || rc=1
   [ "$rc" = 0 ] || [ "$failed" -gt 0 ] || failed=1
@@ -135,9 +163,15 @@ end() {
 }
 
 interrupted() {
+  local name pid
   trap '' INT TERM
   printf '\ninterrupted\n'
+  for name in "${!besides[@]}"; do
+    read -r pid _ <<<"${besides[$name]}"
+    kill "$pid" 2>/dev/null || true
+  done
   if [ "$running" ]; then kill "$running" 2>/dev/null; wait "$running" || true; fi
+  for name in "${!besides[@]}"; do join "$name"; done
   exit 130
 }
 
@@ -150,12 +184,19 @@ all() {
   step tools 20m make -s bin/gotestsum bin/controller-gen || true
   step cluster 45m make -s cluster "NODES=$NODES" || ground=
   step images 30m make -s images || ground=
-  tests unit 20m hack/test.sh unit || true
-  step verify 30m make -s verify || true
   if [ "$ground" ] && step deploy 6m make -s olm-down deploy; then
+    # The groups wait for most of the time: the tools that they do not need are built meanwhile. The faults are by themselves, since
+    # they are about time. OLM's tests wait, too.
+    beside step verify 70m nice -n 19 make -s tools bin/olm verify
     tests e2e 41m hack/test.sh groups || true
+    join verify
     tests chaos 12m make -s chaos-short || true
+    beside tests unit 40m nice -n 5 hack/test.sh unit
     tests olm 35m hack/test.sh olm || true
+    join unit
+  else
+    tests unit 20m hack/test.sh unit || true
+    step verify 30m make -s verify || true
   fi
 }
 

@@ -58,7 +58,7 @@ type PostgresClusterSpec struct {
 
 	// postgresVersion is the PostgreSQL version, with or without its minor: "16" or "16.14". The major is one of 15 to 18 and
 	// cannot be changed. A minor selects the operator's image of exactly that version; where there is none, its default image
-	// of the major runs, which the Ready condition says. A change applies to an instance when its Pod is next made anew.
+	// of the major runs, which the Ready condition says. A change is rolled out: standbys first, one at a time, then the primary.
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^1[3-8](\.[0-9]+)?$`
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^1[34]')",messageExpression="'PostgreSQL ' + self + ' is not supported any more; use a version of 15 to 18, and move the data with pg_dump'"

@@ -16,13 +16,6 @@ set -euo pipefail
 OUT=$BIN/olm-catalogs.env
 cd "$ROOT"
 
-# copy_tree: the tree without what git ignores, to generate in
-copy_tree() {
-  git ls-files -z -co --exclude-standard | while IFS= read -r -d '' f; do [ ! -e "$f" ] || printf '%s\0' "$f"; done |
-    tar -c --null -T - | tar -x -C "$copy"
-  ln -s "$BIN" "$copy/bin"
-}
-
 # bump VERSION: the same, a patch on
 bump() { local major minor patch; IFS=. read -r major minor patch <<<"${1%%-*}"; echo "$major.$minor.$((patch + 1))"; }
 
@@ -94,7 +87,7 @@ main() {
   stable=$(channel_of "$head" stable) candidate=$(channel_of "$head" candidate)
 
   say "making bundles of this tree: v$head, v$next, v$broken (broken), v$mended"
-  copy_tree
+  copy_tree "$copy"
   generate "$head"
   rendition "$head"
   rendition "$next"

@@ -7,6 +7,9 @@ for module in "$@"; do
   src=$ROOT/hack/tools/$module
   [ -f "$src/go.mod" ] || die "no module $src"
   out=$CACHE/tools/$module-$(content_key "$src")
+  mkdir -p "$CACHE/tools"
+  exec {lock}>"$CACHE/tools/$module.lock"
+  flock "$lock" # parts of "make test" build at the same time
   if [ ! -e "$out/.complete" ]; then
     say "building tools: $module"
     mkdir -p "$out"
@@ -17,6 +20,7 @@ for module in "$@"; do
     (cd "$src" && retry 3 go mod download && CGO_ENABLED=0 go build -mod=readonly "${flags[@]}" -o "$out/" "${pkgs[@]}")
     touch "$out/.complete"
   fi
+  exec {lock}>&-
   mkdir -p "$BIN"
   for f in "$out"/*; do ln -sfn "$f" "$BIN/$(basename "$f")"; done
 done

@@ -26,21 +26,34 @@ existing()    { local f; while read -r f; do [ ! -f "$f" ] || echo "$f"; done; }
 # sums PATH...: name and checksum of every file below
 sums() { find "$@" -type f -exec sha256sum {} + 2>/dev/null | sort -k2; }
 
-# fresh "PATH..." CMD...: CMD, which writes below the paths, changes nothing. Compares before and after instead of asking git,
-# so that uncommitted work does not count. What is stale is mended in place: look at it and commit it.
+# fresh "PATH..." TARGET...: make TARGET... changes nothing below the paths. Compares before and after instead of asking git, so that
+# uncommitted work does not count. It works on a copy of the tree, since others may read the tree meanwhile; what is stale is mended
+# there: look at it and commit it.
 fresh() {
-  local paths before after stale; read -ra paths <<<"$1"; shift
-  before=$(sums "${paths[@]}")
-  "$@" || return 1
-  after=$(sums "${paths[@]}")
+  local paths copy rc=0; read -ra paths <<<"$1"; shift
+  copy=$(mktemp -d)
+  copy_tree "$copy" && generate_in "$copy" "$@" || rc=1
+  rm -rf "$copy"
+  return "$rc"
+}
+
+# generate_in COPY TARGET...: what fresh does, with its paths
+generate_in() {
+  local copy=$1 before after stale f; shift
+  before=$(cd "$copy" && sums "${paths[@]}")
+  make -s -C "$copy" "$@" || return 1
+  after=$(cd "$copy" && sums "${paths[@]}")
   [ "$before" != "$after" ] || return 0
   stale=$(diff <(echo "$before") <(echo "$after") | awk '/^[<>]/ {print $3}' | sort -u) || true
   echo "were stale and have been generated anew; commit them:"
-  while read -r f; do echo "  $f"; done <<<"$stale"
+  while read -r f; do
+    echo "  $f"
+    if [ -e "$copy/$f" ]; then mkdir -p "$(dirname "$f")" && cp "$copy/$f" "$f"; else rm -f "$f"; fi
+  done <<<"$stale"
   return 1
 }
 
-step_generated() { fresh "apis config/crd/bases config/rbac config/webhook docs" make -s generate manifests; }
+step_generated() { fresh "apis config/crd/bases config/rbac config/webhook docs" generate manifests; }
 
 step_gofmt() {
   local bad; bad=$(go_files | xargs -r gofmt -l)
@@ -67,7 +80,7 @@ step_packaging() {
 }
 
 step_bundle() {
-  fresh "bundle bundle.Dockerfile catalog config/manifests" make -s bundle catalog &&
+  fresh "bundle bundle.Dockerfile catalog config/manifests" bundle catalog &&
     make -s bundle-validate catalog-validate scorecard
 }
 

@@ -41,7 +41,7 @@ func (a *Agent) act(ctx context.Context, w *world) outcome {
 		a.server.Stop(supervise.Fast)
 		return outcome{state: agentapi.StateFailed, problem: problem(refusals[w.decision.Problem], w.decision.Reason)}
 	case election.Stop:
-		return a.stop(w)
+		return a.stop(ctx, w)
 	case election.HandOver, election.Release:
 		return a.giveAway(ctx, w)
 	case election.Wait, election.Campaign:

@@ -110,10 +110,10 @@ type memory struct {
 	giving *task
 	gave   bool
 	ending bool
-	// seeking asks for promises to this Pod; promised is who gave one, by when it was asked.
+	// seeking asks for promises to this Pod; promised is who gave one, by when it was asked, as lease.Boottime has it.
 	seeking    *task
-	seekingGot map[string]time.Time
-	promised   map[string]time.Time
+	seekingGot map[string]time.Duration
+	promised   map[string]time.Duration
 	soughtAt   time.Time
 
 	restartCheckpoint *task
@@ -122,6 +122,8 @@ type memory struct {
 	// moment is from when on answers of members count.
 	moment string
 
+	// volumeSince is since when the volume is this agent's: no process of an earlier one runs.
+	volumeSince   time.Time
 	keeperSince   time.Time
 	noHolderSince time.Time
 	// downSince is since when PostgreSQL is not there although this instance should be primary.
@@ -133,6 +135,8 @@ type memory struct {
 	lastStreamed time.Time
 	runningSince time.Time
 	promotedAt   time.Time
+	// promoting says that the server was told to end recovery, and was not seen to have done it.
+	promoting bool
 	// answered is the start of the last server that answered.
 	answered time.Time
 	// received is the furthest timeline that the server which was started then was seen to receive.
@@ -153,6 +157,7 @@ type memory struct {
 	// setupFailed counts the setups that failed in a row.
 	setupFailed failures
 
+	// labelled are the roles that were put on Pods last, as a text.
 	labelled     string
 	labelledAt   time.Time
 	lastDecision string
@@ -184,7 +189,7 @@ func New(options Options) *Agent {
 		a.watchdog = supervise.NewWatchdog(a.children, options.Watchdog, a.log)
 		a.server.Watch = a.watchdog.Watch
 	}
-	a.peers = peer.NewPoller(func() (peer.Asker, error) { return a.peerClient() }, a.poke)
+	a.peers = peer.NewPoller(func() (peer.Asker, error) { return a.peerClient() }, lease.Boottime, a.poke)
 	return a
 }
 
@@ -242,6 +247,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return nil
 	}
 	defer func() { _ = lock.Close() }()
+	a.volumeSince = time.Now()
 	a.loop(ctx, background)
 	a.shutdown(background)
 	return nil

@@ -44,7 +44,7 @@ var syncModes = map[agentapi.SyncMode]election.SyncMode{
 
 func policyOf(availability agentapi.Availability) election.Policy {
 	policy := election.Policy{
-		SyncMode:   syncModes[availability.Synchronous.Mode],
+		SyncMode: syncModes[availability.Synchronous.Mode], SyncNumber: max(1, availability.Synchronous.Number),
 		MaximumLag: defaultMaximumLag, CrashBound: defaultCrashBound, CrashFailures: crashFailures,
 	}
 	if lag := availability.MaximumLagBytes; lag > 0 {
@@ -63,6 +63,7 @@ func (a *Agent) leaseFacts(w *world) election.Lease {
 		Known: v.Known, Holder: v.Holder, HolderPod: v.HolderPod, SystemIdentifier: v.SystemIdentifier,
 		Expired: v.Expired, ExpiredFor: v.ExpiredFor, Held: a.keeper != nil && a.fresh(w),
 		Members: v.Members, Position: v.Position, TimelineStart: v.TimelineStart, Timeline: v.Timeline,
+		End: v.End,
 	}
 	if a.wasHandedOver(w) {
 		lease.Holder, lease.HolderPod = a.options.Instance, "" // as the holder would have written it
@@ -80,6 +81,13 @@ func (a *Agent) leaseFacts(w *world) election.Lease {
 // serverFacts are this instance's PostgreSQL.
 func (a *Agent) serverFacts(w *world) election.Server {
 	server := election.Server{Running: w.server.Running, Writable: w.server.Writable, Stopping: w.server.Stopping != 0}
+	switch exit := w.server.Exit; {
+	case w.server.Running:
+	case exit != nil:
+		server.Ended = max(w.now.Sub(exit.At), 1)
+	case !a.volumeSince.IsZero():
+		server.Ended = max(w.now.Sub(a.volumeSince), 1)
+	}
 	if !a.downSince.IsZero() {
 		server.Down = max(w.now.Sub(a.downSince), 1)
 		server.Failures = a.restarts.failures - a.failuresBefore
@@ -121,13 +129,14 @@ func (a *Agent) memberFacts(w *world, name string) election.Member {
 	answer, silent := a.peers.Answer(name)
 	member := election.Member{Name: name, Silent: silent}
 	if asked, ok := a.promised[name]; ok {
-		member.Promised = w.now.Sub(asked) < a.keeper.Timings().Duration
+		member.Promised = w.clock-asked < a.keeper.Timings().Duration
 	}
 	if answer == nil {
 		return member
 	}
 	status := answer.Status
-	member.Data, member.Age = dataOf(status), w.now.Sub(answer.Asked)
+	member.Data, member.Age = dataOf(status), w.clock-answer.AskedAt
+	member.Primary = status.Role == agentapi.RolePrimary && status.DataRole == agentapi.RolePrimary && status.State == agentapi.StateRunning
 	member.Streaming, member.Fenced = status.Streaming, status.Fenced
 	if status.AgentDigest == "" { // an agent of before failover would promote without any of its rules
 		member.Unable = "its agent is older, and knows nothing of failover"

@@ -37,8 +37,11 @@ func TestAgent_failover(t *testing.T) {
 	}{
 		{"refuses a switchover that cannot be", testRefusedSwitchover},
 		{"switches over", testSwitchoverAsked},
+		{"labels the next primary before it is one", testEarlyLabel},
+		{"takes the label back", testLabelTakenBack},
 		{"keeps an instance stopped that is fenced by hand", testFenced},
 		{"goes on without the API server while all promise", testFailsafe},
+		{"follows the primary though it cannot read the lease", testFollowsUnread},
 		{"hands over when its Pod is deleted by force", testDeletedByForce},
 		{"fails over when the lease has run out", testExpiry},
 		{"hands over when its server does not come back", testBroken},
@@ -194,6 +197,20 @@ func testFailsafe(t *testing.T, c *testCluster) {
 	assert.Less(t, since, duration)
 	c.lease.cut(false, false)
 	c.start(agents[1].name)
+}
+
+// testFollowsUnread: a standby that is started while it does not reach the API server asks the others who is primary.
+func testFollowsUnread(t *testing.T, c *testCluster) {
+	agents := c.settled()
+	primary, standby := agents[0], agents[2]
+	standby.stop()
+	standby.cutOff = true
+	defer func() { standby.cutOff = false }()
+	c.start(standby.name)
+	standby.await(long, "streaming", func(s agentapi.Status) bool { return s.Streaming && s.Upstream == primary.name })
+	assert.False(t, standby.agent.view().Known, "it does not know the lease")
+	standby.access.cutOff.Store(false)
+	standby.awaitReady(agentapi.RoleStandby)
 }
 
 // testDeletedByForce: the token of such a Pod is void at once, so the target takes the lease itself.

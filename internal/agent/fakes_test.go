@@ -11,6 +11,7 @@ import (
 	"errors"
 	"math/big"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -180,13 +181,25 @@ func (f *fakeAccess) Watch(ctx context.Context, version string, receive func(*co
 type fakeLabeler struct {
 	mu    sync.Mutex
 	roles map[string]string
+	// changes are the roles that were put on, in order, as POD=ROLE.
+	changes []string
 }
 
 func (f *fakeLabeler) Label(_ context.Context, pod, _, role string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if before, ok := f.roles[pod]; !ok || before != role {
+		f.changes = append(f.changes, pod+"="+role)
+	}
 	f.roles[pod] = role
 	return nil
+}
+
+// since are the changes after the first so many.
+func (f *fakeLabeler) since(count int) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.changes[count:])
 }
 
 func (f *fakeLabeler) role(pod string) string {

@@ -8,10 +8,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/pgsteward/pgsteward/internal/agent/lease"
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/election"
+	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
 const (
@@ -23,9 +23,11 @@ const (
 	switchoverStopBound = 15 * time.Second
 	// giveTimeout bounds the update that hands over.
 	giveTimeout = 3 * time.Second
-	// endpointsSettle is how long after its Pod began to end a primary goes on serving, so that the removal of the Pod's endpoints,
-	// which comes first, does not hold up those of the next primary: proxies apply changes once a second.
-	endpointsSettle = 800 * time.Millisecond
+	// endpointsSettle is how long a primary goes on serving after endpoints of the cluster have changed, before it stops and its Services
+	// get those of the next primary. Proxies apply changes at most once a second, kube-proxy for all Services together: what changes
+	// last in that second is applied at its end, all at once. A change that comes later is applied at once, and the one which comes
+	// some milliseconds after it a second later; and a role that changes is a change of -ro and one of -rw, in any order.
+	endpointsSettle = 700 * time.Millisecond
 )
 
 // handover is a hand-over of the Lease from this instance, as the loop knows it. It ends with the request.
@@ -37,6 +39,9 @@ type handover struct {
 	wish, target string
 	checkpoint   *task
 	checkpoints  int
+	// leaving is the target when it was made to leave -ro, settles when PostgreSQL may be stopped after that.
+	leaving string
+	settles time.Time
 	// last is how the last switchover ended.
 	last *agentapi.SwitchoverStatus
 }
@@ -142,7 +147,29 @@ func (a *Agent) prepared(ctx context.Context, w *world) bool {
 	if !a.checkpointed(ctx, w) {
 		return false
 	}
-	return h.kind != election.Termination || len(others) == 0 || since >= endpointsSettle
+	return len(others) == 0 || a.settled(w)
+}
+
+// settled says whether the Services' endpoints may change now: some have changed a moment ago. Those of a Pod that is deleted change
+// with it; otherwise, or if that is too long ago, the target leaves -ro.
+func (a *Agent) settled(w *world) bool {
+	h := &a.handover
+	if h.settles.IsZero() {
+		h.settles = h.began.Add(endpointsSettle)
+		if h.kind == election.Switchover || w.now.After(h.settles) {
+			h.leaving, _ = election.BestTarget(a.facts(w), h.wish)
+			h.settles = w.now.Add(endpointsSettle)
+		}
+	}
+	return !w.now.Before(h.settles)
+}
+
+// pause is until the next round while a hand-over is prepared.
+func (h *handover) pause(now time.Time) time.Duration {
+	if h.settles.IsZero() {
+		return hurriedInterval
+	}
+	return min(max(h.settles.Sub(now), urgentInterval), hurriedInterval)
 }
 
 // checkpointed says whether the checkpoint is written, and has it written beside the loop.
@@ -216,7 +243,7 @@ func (a *Agent) noteUndone(w *world) {
 }
 
 // stop stops PostgreSQL and keeps it stopped: for a hand-over, or because this instance is fenced by hand.
-func (a *Agent) stop(w *world) outcome {
+func (a *Agent) stop(ctx context.Context, w *world) outcome {
 	h := &a.handover
 	result := a.serverOutcome(w)
 	result.notReady = w.decision.Reason
@@ -237,6 +264,10 @@ func (a *Agent) stop(w *world) outcome {
 		a.holdArchive(h.active() && h.target != "")
 		a.server.Stop(supervise.Fast)
 		a.log.Info("Stopping PostgreSQL", "rule", w.decision.Rule, "reason", w.decision.Reason)
+		if h.active() && h.target != "" {
+			// Proxies need about as long as the target does to be promoted. Who comes earlier can read.
+			a.label(ctx, podRole{pod: naming.Pod(h.target), role: naming.RolePrimary}, a.ownRole(naming.RoleStandby))
+		}
 		a.observer.Close()
 		return result
 	}
@@ -255,146 +286,3 @@ func (a *Agent) stop(w *world) outcome {
 
 // immediateBound is how long an immediate shutdown may take.
 const immediateBound = 6 * time.Second
-
-// giveAway hands the Lease over, or releases it, beside the loop.
-func (a *Agent) giveAway(ctx context.Context, w *world) outcome {
-	target, position := w.decision.Target, ownData(w).Position
-	result := outcome{state: agentapi.StateStopping, role: agentapi.RolePrimary, notReady: w.decision.Reason}
-	if !a.giving.isSettled() || w.server.Running {
-		return result
-	}
-	a.log.Info("Giving the lease away", "target", target, "rule", w.decision.Rule, "reason", w.decision.Reason)
-	keeper := a.keeper
-	ending := a.ending
-	a.giving = a.begin(ctx, target, func(ctx context.Context) error {
-		bounded, cancel := context.WithTimeout(ctx, giveTimeout)
-		defer cancel()
-		if target == "" {
-			return keeper.Stopped(bounded)
-		}
-		err := keeper.HandOver(bounded, target, position)
-		if err == nil || errors.Is(err, lease.ErrHeldByOther) || !ending {
-			return err
-		}
-		a.log.Warn("Having the target take the lease, since it cannot be written here", "target", target, "error", err)
-		return a.handOverByPeer(ctx, target)
-	})
-	return result
-}
-
-// handOverByPeer tells the target to take the lease, which this Pod may not write any more: it was deleted by force. What it says is
-// true for ever of the version that it names: nothing is written here before a later one was seen.
-func (a *Agent) handOverByPeer(ctx context.Context, target string) error {
-	client, err := a.peerClient()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, giveTimeout)
-	defer cancel()
-	return client.HandOver(ctx, a.host(target), agentapi.HandOverRequest{
-		Holder: a.options.Instance, PodUID: a.options.PodUID, LeaseVersion: a.leaseKeeper().View().Version,
-	})
-}
-
-// noteGiven takes note of how it went.
-func (a *Agent) noteGiven(w *world) {
-	err, isNew := a.giving.result()
-	if !isNew {
-		return
-	}
-	if err != nil {
-		a.log.Error("Giving the lease away failed", "target", a.giving.name, "error", err)
-		return
-	}
-	a.log.Info("Gave the lease away", "target", a.giving.name)
-	a.gave = true
-	if a.handover.active() {
-		a.handover.target = a.giving.name
-		a.handover.end(w.now, "")
-		a.requests.endSwitchover()
-	}
-}
-
-// restartWanted restarts PostgreSQL in the Pod, if somebody asked for it: a primary writes a checkpoint first.
-func (a *Agent) restartWanted(ctx context.Context, w *world) {
-	why := a.requests.restartWanted()
-	if why == "" || a.handover.active() {
-		return
-	}
-	if !w.server.Running || w.server.Stopping != 0 {
-		a.requests.endRestart()
-		return
-	}
-	if w.server.Writable && w.state != nil {
-		if a.restartCheckpoint == nil {
-			a.restartCheckpoint = a.begin(ctx, "checkpoint", func(ctx context.Context) error {
-				ctx, cancel := context.WithTimeout(ctx, checkpointBound)
-				defer cancel()
-				return a.admin.Checkpoint(ctx)
-			})
-		}
-		if !a.restartCheckpoint.isDone() {
-			return
-		}
-		if err, _ := a.restartCheckpoint.result(); err != nil {
-			a.log.Warn("Writing a checkpoint before the restart failed", "error", err)
-		}
-	}
-	a.restartCheckpoint = nil
-	a.log.Info("Restarting PostgreSQL", "why", why)
-	a.observer.Close()
-	a.server.Stop(supervise.Fast)
-	a.requests.endRestart()
-}
-
-// askMembers has the members asked for their positions while these matter, or are about to; at rest nobody is asked.
-func (a *Agent) askMembers(w *world) {
-	v := w.view
-	late := v.Known && v.Holder != a.options.Instance && v.SinceChange > 2*a.keeper.Timings().Renew
-	if !w.decision.Ask && !late && v.Holder != "" && !a.handover.active() && a.downSince.IsZero() {
-		a.peers.Want(nil)
-		return
-	}
-	a.peers.Want(a.others())
-	// Only what is asked from now on counts when the lease has run out, or PostgreSQL has stopped.
-	moment := ""
-	switch {
-	case a.handover.active() && !w.server.Running && w.server.Exit != nil:
-		moment = "stopped " + w.server.Exit.At.String()
-	case !a.downSince.IsZero():
-		moment = "down " + a.downSince.String()
-	case v.Expired:
-		moment = "expired " + v.Version
-	}
-	if moment != a.moment && moment != "" {
-		a.peers.Hurry()
-	}
-	a.moment = moment
-}
-
-// seek asks all members for a promise to this Pod, beside the loop.
-func (a *Agent) seek(ctx context.Context, w *world) {
-	if err, isNew := a.seeking.result(); isNew && err == nil {
-		a.promised = a.seekingGot
-	}
-	if !w.decision.Seek || !a.seeking.isSettled() || w.now.Sub(a.soughtAt) < seekInterval {
-		return
-	}
-	a.soughtAt = w.now
-	names, duration := a.otherNames(), a.keeper.Timings().Duration
-	got, asked := map[string]time.Time{}, w.now
-	a.seekingGot = got
-	a.seeking = a.begin(ctx, "promises", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, seekTimeout)
-		defer cancel()
-		for _, name := range a.askPromises(ctx, names, duration, true) {
-			got[name] = asked
-		}
-		return nil
-	})
-}
-
-const (
-	seekInterval = time.Second
-	seekTimeout  = 2 * time.Second
-)

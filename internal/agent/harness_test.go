@@ -56,6 +56,8 @@ type testCluster struct {
 type testAgent struct {
 	// rewind is the pg_rewind of the next start: nil for PostgreSQL's, empty for none.
 	rewind *string
+	// cutOff says whether it starts without reaching the API server.
+	cutOff bool
 
 	cluster *testCluster
 	name    string
@@ -195,6 +197,7 @@ func (c *testCluster) start(name string) *testAgent {
 		a.log = &syncBuffer{}
 	}
 	a.access = &fakeAccess{fakeLease: c.lease}
+	a.access.cutOff.Store(a.cutOff)
 	a.agent = New(Options{
 		Instance: name, Namespace: "test", Pod: naming.Pod(name), PodUID: a.pod, Version: "test",
 		Paths: a.paths, Ports: c.ports, ListenAddress: a.address, StopBound: 15 * time.Second, FollowBound: 2 * time.Second,

@@ -3,15 +3,37 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
-// label puts the role on this instance's Pod, once; a new primary tells the other Pods' labels too. What fails is left to the
-// operator after the first success of our own.
-func (a *Agent) label(ctx context.Context, role string) {
+// podRole is the role on a Pod's label. With an empty one the Pod is behind neither -rw nor -ro.
+type podRole struct{ pod, uid, role string }
+
+// ownRole is a role of this instance's Pod.
+func (a *Agent) ownRole(role string) podRole {
+	return podRole{pod: a.options.Pod, uid: a.options.PodUID, role: role}
+}
+
+// primaryRoles are the roles while this instance is the primary. A standby that is about to take over leaves -ro first.
+func (a *Agent) primaryRoles() []podRole {
+	roles := []podRole{a.ownRole(naming.RolePrimary)}
+	for _, member := range a.others() {
+		role := naming.RoleStandby
+		if a.handover.active() && member.Name == a.handover.leaving {
+			role = ""
+		}
+		roles = append(roles, podRole{pod: naming.Pod(member.Name), role: role})
+	}
+	return roles
+}
+
+// label puts the roles on the Pods, once, beside the loop: on the first at once, on the others a little later. Only the first counts;
+// what fails then is left to the operator.
+func (a *Agent) label(ctx context.Context, roles ...podRole) {
 	if err, isNew := a.labels.result(); isNew {
 		a.labelledAt = time.Now()
 		if err == nil {
@@ -20,48 +42,47 @@ func (a *Agent) label(ctx context.Context, role string) {
 			a.log.Warn("Labelling failed", "error", err)
 		}
 	}
-	if a.options.Labeler == nil || a.labelled == role {
+	wanted := fmt.Sprint(roles)
+	if a.options.Labeler == nil || a.labelled == wanted && (a.labels == nil || a.labels.name == wanted) {
 		return
 	}
 	if !a.labels.isDone() {
-		if a.labels.name == role {
+		if a.labels.name == wanted {
 			return
 		}
-		a.labels.stop() // it has another role now
+		a.labels.stop() // they are others now
 		a.labels.taken = true
 		a.labelledAt = time.Time{}
 	}
-	if a.labels != nil && a.labels.name == role && time.Since(a.labelledAt) < setupRetry {
+	if a.labels != nil && a.labels.name == wanted && time.Since(a.labelledAt) < setupRetry {
 		return
 	}
-	var others []string
-	if role == naming.RolePrimary {
-		for _, member := range a.others() {
-			others = append(others, naming.Pod(member.Name))
-		}
-	}
-	a.labels = a.begin(ctx, role, func(ctx context.Context) error { return a.putLabels(ctx, role, others) })
+	a.labels = a.begin(ctx, wanted, func(ctx context.Context) error { return a.putLabels(ctx, roles) })
 }
 
-// othersAfter is how much later the others' labels are put on than our own. Proxies apply the first change of a Service's endpoints
-// at once and the next a second later: the first must be the one that has the new primary.
+// othersAfter is how much later the others' labels are put on than the first. A proxy may apply the first change of a Service's
+// endpoints at once and the next a second later: the first must be the one that has the new primary.
 const othersAfter = 5 * time.Millisecond
 
-// putLabels labels our Pod, and the others as standbys.
-func (a *Agent) putLabels(ctx context.Context, role string, others []string) error {
+// putLabels labels the first Pod and the others.
+func (a *Agent) putLabels(ctx context.Context, roles []podRole) error {
 	var group sync.WaitGroup
 	defer group.Wait()
-	for _, other := range others {
+	for _, other := range roles[1:] {
 		group.Go(func() {
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(othersAfter):
 			}
-			if err := a.options.Labeler.Label(ctx, other, "", naming.RoleStandby); err != nil {
-				a.log.Debug("Labelling another Pod failed", "pod", other, "error", err)
+			if err := a.options.Labeler.Label(ctx, other.pod, other.uid, other.role); err != nil {
+				a.log.Debug("Labelling another Pod failed", "pod", other.pod, "error", err)
 			}
 		})
 	}
-	return a.options.Labeler.Label(ctx, a.options.Pod, a.options.PodUID, role)
+	if err := a.options.Labeler.Label(ctx, roles[0].pod, roles[0].uid, roles[0].role); err != nil {
+		return err
+	}
+	a.log.Info("Labelled", "pod", roles[0].pod, "role", roles[0].role)
+	return nil
 }

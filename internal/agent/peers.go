@@ -116,3 +116,58 @@ func (a *Agent) publishLease(w *world) {
 	}
 	a.keeper.Publish(publication)
 }
+
+// askMembers has the members asked for their positions while these matter, or are about to; at rest nobody is asked.
+func (a *Agent) askMembers(w *world) {
+	v := w.view
+	late := v.Known && v.Holder != a.options.Instance && v.SinceChange > 2*a.keeper.Timings().Renew
+	if !w.decision.Ask && !late && v.Holder != "" && !a.handover.active() && a.downSince.IsZero() {
+		a.peers.Want(nil)
+		return
+	}
+	a.peers.Want(a.others())
+	// Only what is asked from now on counts when the lease has run out, or PostgreSQL has stopped.
+	moment := ""
+	switch {
+	case a.handover.active() && !w.server.Running && w.server.Exit != nil:
+		moment = "stopped " + w.server.Exit.At.String()
+	case !a.downSince.IsZero():
+		moment = "down " + a.downSince.String()
+		if exit := w.server.Exit; exit != nil && !w.server.Running {
+			moment += ", ended " + exit.At.String()
+		}
+	case v.Expired:
+		moment = "expired " + v.Version
+	}
+	if moment != a.moment && moment != "" {
+		a.peers.Hurry()
+	}
+	a.moment = moment
+}
+
+// seek asks all members for a promise to this Pod, beside the loop.
+func (a *Agent) seek(ctx context.Context, w *world) {
+	if err, isNew := a.seeking.result(); isNew && err == nil {
+		a.promised = a.seekingGot
+	}
+	if !w.decision.Seek || !a.seeking.isSettled() || w.now.Sub(a.soughtAt) < seekInterval {
+		return
+	}
+	a.soughtAt = w.now
+	names, duration := a.otherNames(), a.keeper.Timings().Duration
+	got, asked := map[string]time.Duration{}, w.clock
+	a.seekingGot = got
+	a.seeking = a.begin(ctx, "promises", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, seekTimeout)
+		defer cancel()
+		for _, name := range a.askPromises(ctx, names, duration, true) {
+			got[name] = asked
+		}
+		return nil
+	})
+}
+
+const (
+	seekInterval = time.Second
+	seekTimeout  = 2 * time.Second
+)

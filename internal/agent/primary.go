@@ -67,6 +67,9 @@ func (a *Agent) runPrimary(ctx context.Context, w *world) outcome {
 	}
 	var result outcome
 	switch {
+	case !w.server.Running && w.view.Holder == "":
+		result = a.serverOutcome(w)
+		result.notReady = "taking back the lease, which was made anew"
 	case !w.server.Running:
 		// A standby's data is started as a standby and promoted, so that it begins a timeline of its own.
 		result = a.start(ctx, w, !w.found.Standby && w.decision.Timeline == 0, "")
@@ -113,7 +116,8 @@ func (a *Agent) promote(ctx context.Context, w *world) outcome {
 	}
 	a.server.SetWritable()
 	a.promotedAt = w.now
-	a.label(ctx, naming.RolePrimary) // clients come when it is done
+	a.promoting = true
+	a.label(ctx, a.primaryRoles()...) // clients come when it is done
 	if err := a.admin.Promote(ctx); err != nil {
 		a.log.Error("Promoting failed", "error", err)
 		result.problem = problem(reasonServer, "promoting failed: "+err.Error())
@@ -123,9 +127,13 @@ func (a *Agent) promote(ctx context.Context, w *world) outcome {
 
 // servePrimary is the round of a primary that runs.
 func (a *Agent) servePrimary(ctx context.Context, w *world) outcome {
+	if a.promoting {
+		a.promoting = false
+		a.log.Info("Promoted", "timeline", w.state.Timeline)
+	}
+	a.label(ctx, a.primaryRoles()...)
 	a.keepSync(w)
 	a.reload(ctx, w, "")
-	a.label(ctx, naming.RolePrimary)
 	a.setUp(ctx, w)
 	result := a.serverOutcome(w)
 	if result.problem == nil {

@@ -35,7 +35,9 @@ const (
 
 // world is what one round has observed.
 type world struct {
-	now    time.Time
+	now time.Time
+	// clock is now as lease.Boottime has it, which goes on while the machine sleeps.
+	clock  time.Duration
 	server supervise.Snapshot
 	// state is the running server's; nil if it does not answer, and stateErr says why.
 	state    *sql.State
@@ -59,7 +61,7 @@ type outcome struct {
 // round goes round once, and says how long to wait for the next. ctx ends with the agent; background outlives it.
 func (a *Agent) round(ctx, background context.Context) (pause time.Duration) {
 	number := a.requests.beginRound()
-	w := world{now: time.Now(), server: a.server.Snapshot()}
+	w := world{now: time.Now(), clock: lease.Boottime(), server: a.server.Snapshot()}
 	result := a.observeAndAct(ctx, background, &w)
 	if ctx.Err() != nil {
 		return 0
@@ -70,6 +72,8 @@ func (a *Agent) round(ctx, background context.Context) (pause time.Duration) {
 	switch {
 	case promoting || a.handover.phase == agentapi.SwitchoverStopping:
 		return urgentInterval
+	case a.handover.active():
+		return a.handover.pause(w.now)
 	case !ready && w.server.Running && w.now.Sub(w.server.Started) < streamGrace,
 		result.state == agentapi.StateStarting && w.state != nil,
 		!w.server.Running && w.now.Before(a.restarts.next):
@@ -181,6 +185,7 @@ func (a *Agent) noteEnd(w *world) {
 	a.observer.Close()
 	a.admin.Close()
 	if exit.Asked {
+		a.log.Info("PostgreSQL has stopped", "since", exit.At)
 		return
 	}
 	message := a.reader.Words.Ended(exit.Started)

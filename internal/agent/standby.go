@@ -71,7 +71,7 @@ func (a *Agent) describeOrphan(w *world, result *outcome) {
 
 // follow is the round of a standby that runs.
 func (a *Agent) follow(ctx context.Context, w *world, upstream string) outcome {
-	a.label(ctx, naming.RoleStandby)
+	a.label(ctx, a.ownRole(naming.RoleStandby))
 	a.reload(ctx, w, upstream)
 	a.keepSlots(ctx, w, upstream)
 	result := a.serverOutcome(w)
@@ -119,7 +119,7 @@ func (a *Agent) restartIfTooSmall(ctx context.Context, w *world) bool {
 
 // clone copies the upstream's data.
 func (a *Agent) clone(ctx context.Context, w *world, upstream string) outcome {
-	a.label(ctx, naming.RoleStandby)
+	a.label(ctx, a.ownRole(naming.RoleStandby))
 	if a.back.rewinding {
 		a.maySeed(w, upstream)
 		return a.seedOutcome(agentapi.RoleStandby, a.rewindText(upstream))

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
+	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
@@ -18,12 +19,12 @@ const refreshAgain = 3 * time.Second
 // kubelet refresh mounted files, and the role label as the Lease has it. Pods that have both are left out.
 func Pods(in Input, f facts.Cluster) []Object {
 	var pods []Object
-	hash := configHash(in)
+	hash, isClear := configHash(in), primaryIsClear(f)
 	for _, i := range f.Instances {
 		if i.Pod == nil || i.Pod.Deleting {
 			continue
 		}
-		role, refresh := roleLabel(i, f.Holder), !in.Unwritten && mustRefresh(i, hash, f.Now)
+		role, refresh := roleLabel(i, f.Holder, isClear), !in.Unwritten && mustRefresh(i, hash, f.Now)
 		if !refresh && i.Pod.Role == role {
 			continue
 		}
@@ -67,11 +68,23 @@ func refreshAnnotations(pod *facts.Pod, hash string, refresh bool, now time.Time
 	return annotations
 }
 
-// roleLabel is what the Lease says; while nobody holds it, or the agent is not heard to have taken that role, the label stays.
-func roleLabel(i facts.Instance, holder string) string {
+// primaryIsClear says whether it is clear who is primary: the holder of the Lease says that it is, and does not hand over. One that does has
+// labelled the next primary's Pod before that is one.
+func primaryIsClear(f facts.Cluster) bool {
+	holder, ok := f.Instance(f.Holder)
+	report, known := holder.Report.Get()
+	if !ok || !known || report.Role != agentapi.RolePrimary || report.State == agentapi.StateStopping {
+		return false
+	}
+	return holder.Pod != nil && !holder.Pod.Deleting && (report.Switchover == nil || report.Switchover.Ended != nil)
+}
+
+// roleLabel is what the Lease says; while it is not clear who is primary, or the agent is not heard to have taken that role, the label
+// stays.
+func roleLabel(i facts.Instance, holder string, isClear bool) string {
 	report, known := i.Report.Get()
 	switch {
-	case holder == "" || !known || report.Role == "":
+	case !isClear || !known || report.Role == "":
 		return i.Pod.Role
 	case i.Name == holder && string(report.Role) == naming.RolePrimary:
 		return naming.RolePrimary

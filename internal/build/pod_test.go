@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/build"
 	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/testing/given"
@@ -48,6 +49,22 @@ func TestPodsRole(t *testing.T) {
 		},
 		"two that say that they are primary": {
 			given.Cluster("prod-db").With(given.Member(1).Primary().Labelled("primary", current), given.Member(2).SaysPrimary().Labelled("standby", current)),
+			nil,
+		},
+		"the next primary is labelled before it is one": {
+			given.Cluster("prod-db").With(
+				given.Member(1).Primary().Labelled("standby", current).Report(func(s *agentapi.Status) {
+					s.Switchover = &agentapi.SwitchoverStatus{Target: "prod-db-2", Phase: agentapi.SwitchoverStopping}
+				}),
+				given.Member(2).Standby().Labelled("primary", current)),
+			nil,
+		},
+		"it is handed over, which the operator has not read yet": {
+			given.Cluster("prod-db").HeldBy(1).With(given.Member(1).Standby().Labelled("standby", current), given.Member(2).Standby().Labelled("primary", current)),
+			nil,
+		},
+		"the primary's Pod ends": {
+			given.Cluster("prod-db").With(given.Member(1).Primary().Labelled("standby", current).PodDeleting(), given.Member(2).Standby().Labelled("primary", current)),
 			nil,
 		},
 		"nobody holds the lease": {

@@ -117,6 +117,9 @@ func notFurthest(f Facts, off without) string {
 }
 
 func quorumMissing(f Facts, off without) string {
+	if f.Lease.End.reached(f.Data) {
+		return ""
+	}
 	var rest []Member
 	for _, m := range f.Members {
 		if answered(f, m, off) {

@@ -100,6 +100,31 @@ func TestFailover(t *testing.T) {
 		"synchronous, the primary was alone": {
 			change: func(f *Facts) { f.Lease.Sync = set(0) }, why: "no standby had to confirm", problem: QuorumMissing},
 
+		"synchronous, one of the set is silent, but this one has what the last primary ended with": {
+			change: func(f *Facts) {
+				f.Lease.Sync, f.Members[1] = set(1, "db-2", "db-3"), Member{Name: "db-3", Silent: 2 * time.Second}
+				f.Lease.End = &End{By: "db-9", Position: postgres.Position{Timeline: 1, LSN: 99}}
+			}},
+		"synchronous, one of the set is silent, and this one lacks the end": {
+			change: func(f *Facts) {
+				f.Lease.Sync, f.Members[1] = set(1, "db-2", "db-3"), Member{Name: "db-3", Silent: 2 * time.Second}
+				f.Lease.End = &End{By: "db-9", Position: postgres.Position{Timeline: 1, LSN: 100}}
+			},
+			why: "only 1 are known", problem: QuorumMissing},
+		"synchronous, it is the one that ended": {
+			change: func(f *Facts) {
+				f.Data = data(DataPrimary, 1, 100)
+				f.Lease.Sync, f.Members[1] = set(1, "db-1", "db-3"), Member{Name: "db-3", Silent: 2 * time.Second}
+				f.Lease.End = &End{By: "db-2", Position: postgres.Position{Timeline: 1, LSN: 100}}
+			}},
+		"synchronous, it has an end of another timeline": {
+			change: func(f *Facts) {
+				f.Data.Position.Timeline = 2
+				f.Lease.Sync, f.Members[1] = set(1, "db-1", "db-3"), Member{Name: "db-3", Silent: 2 * time.Second}
+				f.Lease.End = &End{By: "db-1", Position: postgres.Position{Timeline: 1, LSN: 50}}
+			},
+			why: "only 0 are known", problem: QuorumMissing},
+
 		"forced, though it lacks much and members are silent": {
 			change: func(f *Facts) {
 				f.Forced, f.Lease.Position.LSN, f.Lease.Sync, f.Members[1] = true, 500, set(0), Member{Name: "db-3"}

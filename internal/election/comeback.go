@@ -32,7 +32,9 @@ type Upstream struct {
 // that is in the upstream's history is the same up to where that timeline was left.
 //
 // A standby that runs needs no decision: PostgreSQL follows where it can and says so where it cannot. A standby is started even if
-// there is no primary, or it does not answer (the zero Upstream): only a server that runs can say what it has.
+// there is no primary, or it does not answer (the zero Upstream): only a server that runs can say what it has, and only one that
+// runs can take over. So is a primary that was shut down properly: its data ends where it says. One that crashed waits: nobody knows
+// how much it has, so that it comes before all others of its timeline.
 func ComeBack(own Data, upstream Upstream, canRewind bool) Way {
 	return comeBack(own, upstream, canRewind, nil)
 }
@@ -43,7 +45,7 @@ func comeBack(own Data, upstream Upstream, canRewind bool, off without) Way {
 		rewind = Rewind
 	}
 	switch {
-	case !own.Kind.HasData(), own.Kind == DataPrimary && !upstream.Primary:
+	case !own.Kind.HasData(), own.Kind == DataPrimary && !own.Clean && !upstream.Primary:
 		return WaitForUpstream
 	case !upstream.Primary:
 		return Follow // it must run in order to say what it has; if it has too much PostgreSQL says so later

@@ -3,12 +3,9 @@ package election
 import (
 	"fmt"
 	"slices"
-	"strings"
-	"time"
-)
 
-// AnswerBound is how long an instance waits for silent members before it says so.
-const AnswerBound = 60 * time.Second
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
 
 // rule is one of the rules of the package comment; it says whether it applies.
 type rule struct {
@@ -69,9 +66,23 @@ func leaseUnknown(f Facts, _ without) (Decision, bool) {
 		return Decision{}, false
 	}
 	if f.Data.Kind == DataStandby {
-		return Decision{Action: RunStandby, Reason: "the lease is not known; following the last upstream"}, true
+		if upstream := servingMember(f); upstream != "" {
+			return Decision{Action: RunStandby, Upstream: upstream, Ask: true, Reason: "the lease is not known; " + upstream + " says to be the primary"}, true
+		}
+		return Decision{Action: RunStandby, Ask: true, Reason: "the lease is not known; following the last upstream"}, true
 	}
 	return wait("the lease is not known"), true
+}
+
+// servingMember is the member that says to be the primary, of the highest timeline; empty: nobody does.
+func servingMember(f Facts) string {
+	best := Member{}
+	for _, m := range sorted(f.Members) {
+		if m.Primary && m.Data.SystemIdentifier == f.Data.SystemIdentifier && m.Data.Position.Timeline > best.Data.Position.Timeline {
+			best = m
+		}
+	}
+	return best.Name
 }
 
 func wrongData(f Facts, _ without) (Decision, bool) {
@@ -119,14 +130,18 @@ func holderWithData(f Facts, off without) (Decision, bool) {
 	if f.Lease.Holder != f.Self || !f.Data.Kind.HasData() {
 		return Decision{}, false
 	}
-	return Decision{Action: RunPrimary, Timeline: promotion(f, off), Reason: "holds the lease"}, true
+	return Decision{Action: RunPrimary, Timeline: promotion(f, off), Sync: firstSync(f, off), Reason: "holds the lease"}, true
 }
 
-func holderForgotten(f Facts, _ without) (Decision, bool) {
+func holderForgotten(f Facts, off without) (Decision, bool) {
 	if f.Lease.Holder != "" || !f.Lease.Held || !f.Data.Kind.HasData() {
 		return Decision{}, false
 	}
-	return Decision{Action: RunPrimary, Reason: "held the lease that was made anew, and takes it back"}, true
+	decision := Decision{Action: RunPrimary, Timeline: promotion(f, off), Reason: "held the lease that was made anew, and takes it back"}
+	if off["holder-forgotten/timeline"] {
+		decision.Timeline = 0
+	}
+	return decision, true
 }
 
 func holderBootstrap(f Facts, _ without) (Decision, bool) {
@@ -157,11 +172,11 @@ func holderDataLost(f Facts, off without) (Decision, bool) {
 	if f.Data.Kind == DataUnknown {
 		return wait("the volume was not read yet"), true
 	}
-	if next := successor(f, f.Server.Down, off); next != "" && !f.Server.Running {
+	if next := successor(f, f.Server.Ended, off); next != "" && !f.Server.Running {
 		return Decision{Action: HandOver, Target: next, Reason: "the volume has no data; " + next + " is the furthest"}, true
 	}
 	return Decision{Action: Refuse, Problem: DataLost, Ask: true,
-		Reason: "this instance is the primary, but its volume has no data; restore the volume; or, if another instance has the data, see that spec.deletion.volumes is Retain, delete the cluster and create it again: it begins with the newest data that is left"}, true
+		Reason: "this instance is the primary, but its volume has no data; restore the volume; or, if another instance has the data, let that one take over, whatever it lacks, by the annotation " + naming.AnnotationForceFailover + "=NAME of the cluster"}, true
 }
 
 func failover(f Facts, off without) (Decision, bool) {
@@ -206,77 +221,4 @@ func emptyWaits(f Facts, _ without) (Decision, bool) {
 		return Decision{}, false
 	}
 	return wait("there is no primary to clone from"), true
-}
-
-// idle is waiting while nobody is the holder. A standby runs meanwhile: only then it can say what it has.
-func idle(f Facts, format string, args ...any) Decision {
-	decision := wait(format, args...)
-	decision.Ask = true
-	if f.Data.Kind == DataStandby {
-		decision.Action = RunStandby
-	}
-	return decision
-}
-
-func membersSilent(f Facts, off without) (Decision, bool) {
-	best := furthest(f)
-	var silent []string
-	for _, member := range append(slices.Clone(f.Members), Member{Name: f.Self, Data: f.Data}) {
-		// What was a primary on the highest timeline has everything. Else whoever shows less may have more.
-		hidden := best.Data.Kind == DataStandby && member.Data.Kind == DataStandby && !member.Data.Exact && !off["no-holder/exact"]
-		if member.Data.Kind == DataUnknown || hidden {
-			silent = append(silent, member.Name)
-		}
-	}
-	if len(silent) == 0 {
-		return Decision{}, false
-	}
-	decision := idle(f, "there is no primary; waiting for the position of %s", strings.Join(silent, ", "))
-	if f.Waited >= AnswerBound {
-		decision.Problem = MembersSilent
-	}
-	return decision, true
-}
-
-// furthest is the member that is to be preferred to all others, this instance among them.
-func furthest(f Facts) Member {
-	best := Member{Name: f.Self, Data: f.Data}
-	for _, member := range f.Members {
-		if member.Data.Kind.HasData() && compare(member, best) > 0 {
-			best = member
-		}
-	}
-	return best
-}
-
-func lessAdvanced(f Facts, _ without) (Decision, bool) {
-	best := furthest(f)
-	if best.Name == f.Self {
-		return Decision{}, false
-	}
-	return idle(f, "there is no primary; %s is the furthest and should take the lease", best.Name), true
-}
-
-func writerMayLive(f Facts, off without) (Decision, bool) {
-	if !f.Lease.Expired && !off["writer-may-live/expired"] {
-		return idle(f, "there is no primary; waiting until whoever may have held a lease that was deleted has stopped"), true
-	}
-	var missing []string
-	for _, m := range f.Members {
-		if !m.Promised {
-			missing = append(missing, m.Name)
-		}
-	}
-	decision := idle(f, "there is no primary; waiting for the promise of %s, which may have promised to one that goes on", strings.Join(missing, ", "))
-	decision.Seek = true
-	return decision, len(missing) > 0
-}
-
-func campaign(f Facts, off without) (Decision, bool) {
-	decision := Decision{Action: Campaign, Ask: true, Timeline: promotion(f, off),
-		Reason: "is the furthest of all members, and nobody holds the lease"}
-	if f.Policy.SyncMode != SyncNone && !off["campaign/alone"] {
-		decision.Sync = &SyncSet{} // what was published is forgotten: only this instance is known to have everything
-	}
-	return decision, true
 }

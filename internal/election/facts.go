@@ -64,6 +64,14 @@ type Lease struct {
 	Timeline int64
 	// Sync is the published synchronous set; nil: replication is asynchronous.
 	Sync *SyncSet
+	// End is where the last holder ended, if it handed over and nobody has written the Lease since; nil: that is not known.
+	End *End
+}
+
+// End is where a primary ended that was shut down properly: it has everything up to there, and nothing was acknowledged after.
+type End struct {
+	By       string
+	Position postgres.Position
 }
 
 // Member is another instance of the cluster, and what it said last.
@@ -79,6 +87,8 @@ type Member struct {
 	Streaming bool
 	Fenced    bool
 	Unable    string
+	// Primary says whether it says to run as the primary.
+	Primary bool
 	// Promised says whether it has promised to this Pod, and the promise counts still.
 	Promised bool
 }
@@ -95,6 +105,9 @@ type Server struct {
 	// row that failed.
 	Down     time.Duration
 	Failures int
+	// Ended is how long it has been certain that no process of it runs, so that it can have acknowledged nothing since; zero
+	// while one may.
+	Ended time.Duration
 	// Unable is why this instance could not be primary now; empty: it could.
 	Unable string
 }
@@ -134,8 +147,9 @@ type Policy struct {
 	// CrashBound and CrashFailures bound the attempts to start a primary in place while another could take over.
 	CrashBound    time.Duration
 	CrashFailures int
-	// SyncMode is the wanted mode of replication.
-	SyncMode SyncMode
+	// SyncMode is the wanted mode of replication, SyncNumber how many standbys shall confirm a commit.
+	SyncMode   SyncMode
+	SyncNumber int
 }
 
 // Facts is what one instance knows.
@@ -232,6 +246,8 @@ type Decision struct {
 	Upstream string
 	// Target is whom to hand over to: with HandOver, and with Stop while a hand-over is begun.
 	Target string
+	// Clean says, with HandOver, that everything ends at the position of the data: Lease.End is to be published.
+	Clean bool
 	// Timeline is the one to promote to; 0: no promotion, the data goes on with its own.
 	Timeline int64
 	// Sync, if set, is to be published with the update that takes the Lease.

@@ -95,7 +95,7 @@ func handOver(f Facts, off without) (Decision, bool) {
 		return Decision{}, false // refused: it goes on as the primary
 	}
 	if confirmed := confirmedTarget(f, off); confirmed != "" {
-		return Decision{Action: HandOver, Target: confirmed, Reason: confirmed + " has received everything"}, true
+		return Decision{Action: HandOver, Target: confirmed, Clean: f.Data.Clean, Reason: confirmed + " has received everything"}, true
 	}
 	if r.Kind == Termination {
 		if next := successor(f, r.Stopped, off); next != "" && !f.Data.Clean {
@@ -167,6 +167,13 @@ func holderFailing(f Facts, off without) (Decision, bool) {
 		return Decision{}, false
 	case s.Running && !off["successor/stopped"]:
 		return Decision{Action: Stop, Target: next, Ask: true, Reason: "PostgreSQL does not come back; handing over to " + next}, true
+	case !off["successor/after-end"] && !s.Running: // while it tried to come back it may have acknowledged something
+		if next = successor(f, s.Ended, off); next == "" && s.Ended < AnswerWait {
+			return Decision{Action: Stop, Ask: true, Reason: "PostgreSQL does not come back; waiting for how far the others are"}, true
+		}
+	}
+	if next == "" {
+		return Decision{}, false
 	}
 	return Decision{Action: HandOver, Target: next, Reason: "PostgreSQL does not come back; " + next + " is the furthest"}, true
 }

@@ -113,7 +113,7 @@ func TestHolderFailing(t *testing.T) {
 	down := func(change func(*Facts)) Facts {
 		f := handing()
 		f.Request = Request{}
-		f.Server = Server{Down: 3 * time.Second, Failures: 1}
+		f.Server = Server{Down: 3 * time.Second, Failures: 1, Ended: 3 * time.Second}
 		change(&f)
 		return f
 	}
@@ -122,10 +122,19 @@ func TestHolderFailing(t *testing.T) {
 		action Action
 		target string
 	}{
-		"down for long":            {down(func(*Facts) {}), HandOver, "db-3"},
-		"down for a moment":        {down(func(f *Facts) { f.Server.Down = time.Second }), RunPrimary, ""},
-		"failed twice":             {down(func(f *Facts) { f.Server.Down, f.Server.Failures = time.Second, 2 }), HandOver, "db-3"},
-		"still runs":               {down(func(f *Facts) { f.Server.Running = true }), Stop, "db-3"},
+		"down for long":     {down(func(*Facts) {}), HandOver, "db-3"},
+		"down for a moment": {down(func(f *Facts) { f.Server.Down = time.Second }), RunPrimary, ""},
+		"failed twice":      {down(func(f *Facts) { f.Server.Down, f.Server.Failures = time.Second, 2 }), HandOver, "db-3"},
+		"still runs":        {down(func(f *Facts) { f.Server.Running, f.Server.Ended = true, 0 }), Stop, "db-3"},
+		"it lived for a moment since they said how far they are": {down(func(f *Facts) {
+			f.Server.Ended, f.Members[0].Age, f.Members[1].Age = 100*time.Millisecond, 200*time.Millisecond, 200*time.Millisecond
+		}), Stop, ""},
+		"it lived for a moment, and one has said since how far it is": {down(func(f *Facts) {
+			f.Server.Ended, f.Members[0].Age, f.Members[1].Age = 100*time.Millisecond, 90*time.Millisecond, 200*time.Millisecond
+		}), HandOver, "db-1"},
+		"it lived for a moment, and nobody says anything since": {down(func(f *Facts) {
+			f.Server.Ended, f.Members[0].Age, f.Members[1].Age = AnswerWait, 2*time.Second, 2*time.Second
+		}), RunPrimary, ""},
 		"nobody else":              {down(func(f *Facts) { f.Members = nil }), RunPrimary, ""},
 		"asked before it went":     {down(func(f *Facts) { f.Members[0].Age, f.Members[1].Age = time.Minute, time.Minute }), RunPrimary, ""},
 		"lacks too much":           {down(func(f *Facts) { f.Lease.Position.LSN = 200 }), RunPrimary, ""},
@@ -133,7 +142,7 @@ func TestHolderFailing(t *testing.T) {
 		"quorum is missing":        {down(func(f *Facts) { f.Lease.Sync = set(0) }), RunPrimary, ""},
 		"the volume is lost":       {down(func(f *Facts) { f.Data = none() }), HandOver, "db-3"},
 		"lost, and nobody else":    {down(func(f *Facts) { f.Data, f.Members = none(), nil }), Refuse, ""},
-		"lost, found just now":     {down(func(f *Facts) { f.Data, f.Server = none(), Server{Down: time.Second} }), HandOver, "db-3"},
+		"lost, found just now":     {down(func(f *Facts) { f.Data, f.Server = none(), Server{Ended: time.Second} }), HandOver, "db-3"},
 		"lost, and not looked yet": {down(func(f *Facts) { f.Data, f.Server = none(), Server{} }), Refuse, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +188,8 @@ func TestComeBack(t *testing.T) {
 		"a primary whose last record nobody has":          {clean(2, 200), upstream, true, Rewind},
 		"a primary that crashed":                          {data(DataPrimary, 2, 1), upstream, true, Rewind},
 		"a primary that crashed, without the program":     {data(DataPrimary, 2, 1), upstream, false, Reclone},
-		"a primary, and nobody is primary yet":            {clean(2, 199), Upstream{Timeline: 2}, true, WaitForUpstream},
+		"a primary, and nobody is primary yet":            {clean(2, 199), Upstream{Timeline: 2}, true, Follow},
+		"a primary that crashed, and nobody is yet":       {data(DataPrimary, 2, 1), Upstream{Timeline: 2}, true, WaitForUpstream},
 		"a primary of the same timeline":                  {clean(3, 1), upstream, true, Reclone},
 		"nothing":                                         {none(), upstream, true, WaitForUpstream},
 	} {

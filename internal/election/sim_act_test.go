@@ -8,6 +8,10 @@ import (
 // round is one round of the agent: facts, decision, action.
 func (p *pod) round() {
 	w := p.w
+	if p.server.state == serverPrimary || p.server.state == serverStandby { // it is seen to be there
+		p.downSince, p.failures = -1, 0
+	}
+	p.setTimings(p.instance.timings)
 	if p.request.Kind == Switchover && (p.view == nil || p.view.holder != p.instance.name) {
 		p.request = Request{}
 	}
@@ -22,6 +26,9 @@ func (p *pod) round() {
 	}
 	p.last = d
 	p.gather(f, d)
+	if p.handed.holder != "" && !w.off["hand-over/version"] && (p.view == nil || p.view.version != p.handed.version) {
+		p.handed = handed{}
+	}
 	if p.request.Kind == Termination && d.Action == RunPrimary && p.server.state == serverPrimary && f.Lease.Holder == f.Self {
 		w.fail("%s goes on, although its Pod is told to end", p.uid)
 	}
@@ -47,7 +54,7 @@ func (p *pod) round() {
 		}
 		p.stopFast()
 	case HandOver:
-		p.handOver(d.Target)
+		p.handOver(d)
 	case Release:
 		p.release2()
 	case Refuse, Wait:
@@ -70,8 +77,8 @@ func (p *pod) again(wait time.Duration) {
 
 // gather asks the members, if what they say matters, or is about to.
 func (p *pod) gather(f Facts, d Decision) {
-	late := p.view != nil && p.clock()-p.seenAt > 2*simTimings.Renew+time.Second
-	failing := p.holding && p.since() > simTimings.Renew+500*time.Millisecond && (p.fresh() || p.w.off["failsafe/in-time"]) &&
+	late := p.view == nil || p.clock()-p.seenAt > 2*p.timings.Renew+time.Second
+	failing := p.holding && p.since() > p.timings.Renew+500*time.Millisecond && (p.fresh() || p.w.off["failsafe/in-time"]) &&
 		p.server.mayWrite
 	matters := d.Ask || d.Seek || p.request.Kind != NoRequest || f.Server.Down > 0
 	if !matters && !late && !failing {
@@ -98,6 +105,11 @@ func (p *pod) gather(f Facts, d Decision) {
 // wanted is that the decision wants the lease held. It counts only for the holder and Pod that it was made from.
 func (p *pod) wanted(d Decision) {
 	p.want, p.wantFor, p.timeline = true, [2]string{p.view.holder, p.view.pod}, d.Timeline
+	if p.view.holder != p.instance.name || p.view.pod != p.uid {
+		if p.publish = nil; d.Sync != nil {
+			p.publish = &d.Sync
+		}
+	}
 	if !p.fresh() || p.view.timeline < d.Timeline {
 		p.renew()
 	}
@@ -107,10 +119,13 @@ func (p *pod) wanted(d Decision) {
 func (p *pod) renew() {
 	now := p.clock()
 	if !p.want || p.view == nil || now < p.inFlight ||
-		p.fresh() && p.since() < simTimings.Renew && p.publish == nil && p.view.timeline >= p.timeline {
+		p.fresh() && p.since() < p.timings.Renew && p.publish == nil && p.view.timeline >= p.timeline && p.timings == p.wanted1 {
 		return
 	}
 	l := p.view
+	if p.handed.holder != "" && p.handed.holder != l.holder {
+		return
+	}
 	mine := l.holder == p.instance.name && l.pod == p.uid
 	if !mine && p.wantFor != [2]string{l.holder, l.pod} {
 		return
@@ -118,6 +133,9 @@ func (p *pod) renew() {
 	next := *l
 	if l.holder == "" && p.holding && p.published != nil { // it was made anew, and must not forget
 		next.sync = p.published.sync
+		if !p.w.off["holder-forgotten/timeline"] {
+			next.timeline = max(next.timeline, p.published.timeline)
+		}
 		for _, r := range p.pending {
 			if next.sync != nil && r.sync != nil {
 				both := union(*next.sync, *r.sync)
@@ -143,12 +161,14 @@ func (p *pod) update(next record, won func()) {
 		next.position = v.position()
 		next.timelineStart = v.segments[len(v.segments)-1].start
 	}
-	next.timeline = max(next.timeline, p.timeline, v.position().timeline)
+	next.timeline = max(next.timeline, p.timeline)
+	next.end, next.duration = nil, p.wanted1.Duration
+	carried := p.wanted1
 	if p.publish != nil {
 		next.sync = *p.publish
 	}
 	p.pending = append(p.pending, &next)
-	p.inFlight = sent + simTimings.Renew
+	p.inFlight = sent + p.timings.Renew
 	p.w.call(p, func() func() {
 		current, ok := p.w.api.update(base, next)
 		replied := sent
@@ -165,7 +185,8 @@ func (p *pod) update(next record, won func()) {
 			if p.view.holder != p.instance.name || p.view.pod != p.uid {
 				return // it was taken since
 			}
-			p.published, p.pending, p.publish = current, nil, nil
+			p.published, p.pending, p.publish, p.handed = current, nil, nil, handed{}
+			p.timings = carried.counting(p.wanted1, p.w.off)
 			p.held(max(replied, p.renewedAt))
 			if won != nil {
 				won()
@@ -184,6 +205,7 @@ func (p *pod) campaign(d Decision) {
 	p.w.note("%s campaigns: %s", p.uid, d.Reason)
 	next := *p.view
 	next.holder, next.pod = p.instance.name, p.uid
+	forced := p.w.forced == p.instance.name
 	p.timeline, p.publish = d.Timeline, nil
 	if d.Sync != nil {
 		p.publish = &d.Sync
@@ -195,7 +217,8 @@ func (p *pod) campaign(d Decision) {
 	p.update(next, func() {
 		p.w.note("%s has won", p.uid)
 		p.downSince, p.failures = p.clock(), 0
-		if behind > simLag {
+		p.w.byForce = p.w.byForce || forced
+		if behind > simLag && !forced {
 			p.w.fail("%s took over lacking %d of what the primary had published", p.uid, behind)
 		}
 	})
@@ -277,20 +300,34 @@ func (p *pod) mayBePublished() (sets []*SyncSet) {
 }
 
 // handOver makes another the holder. From when it is sent on this Pod holds nothing, whether or not it is answered.
-func (p *pod) handOver(target string) {
+func (p *pod) handOver(d Decision) {
+	target := d.Target
 	if p.clock() < p.inFlight || p.server.state != serverDown && !p.w.off["successor/stopped"] {
 		return
 	}
 	base := p.view.version
 	next := *p.view
-	next.holder, next.pod, next.position = target, "", p.instance.volume.position()
+	next.holder, next.pod, next.position, next.end = target, "", p.instance.volume.position(), nil
+	if d.Clean || p.w.off["hand-over/end"] {
+		next.end = &End{By: p.instance.name, Position: p.data().Position}
+	}
 	p.w.note("%s hands over to %s", p.uid, target)
 	p.w.counts["hand-overs"]++
 	if !p.w.off["hand-over/holds-nothing"] {
 		p.holding = false
 	}
 	clean, has := p.last.Rule == "hand-over" && p.instance.volume.clean, len(p.instance.volume.wal)
-	p.inFlight = p.clock() + simTimings.Renew
+	p.inFlight = p.clock() + p.timings.Renew
+	if p.request.Kind == Termination && p.w.chance(30) { // it cannot write the Lease: the target is to take it
+		p.w.ask(p, target, func(other *pod) func() {
+			if other.view != nil && other.view.version == base || p.w.off["hand-over/version"] {
+				other.handed = handed{holder: p.instance.name, pod: p.uid, version: base}
+				other.poke()
+			}
+			return func() {}
+		})
+		return
+	}
 	p.w.call(p, func() func() {
 		current, ok := p.w.api.update(base, next)
 		if to := p.w.instance(target); ok && clean && to != nil && len(to.volume.wal) < has {
@@ -315,7 +352,7 @@ func (p *pod) release2() {
 	base, next := p.view.version, *p.view
 	next.pod = ""
 	p.holding = false
-	p.inFlight = p.clock() + simTimings.Renew
+	p.inFlight = p.clock() + p.timings.Renew
 	p.w.call(p, func() func() {
 		current, _ := p.w.api.update(base, next)
 		return func() { p.see(current) }

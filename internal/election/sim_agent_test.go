@@ -28,6 +28,11 @@ type pod struct {
 type memory struct {
 	view   *record
 	seenAt time.Duration
+	// timings are those by which is counted, wanted1 those of the configuration.
+	timings, wanted1 Timings
+	// handed is what a holder has said that has stopped and cannot write the Lease.
+	handed  handed
+	endedAt time.Duration
 
 	holding   bool
 	renewedAt time.Duration
@@ -60,6 +65,12 @@ type memory struct {
 	last         Decision
 }
 
+// handed is that the Lease may be taken from its holder, at that version.
+type handed struct {
+	holder, pod string
+	version     int
+}
+
 // answer is what a member said.
 type answer struct {
 	member   Member
@@ -83,8 +94,8 @@ func (w *world) newPod(i *instance) *pod {
 func (p *pod) restart() {
 	p.epoch++
 	p.memory = memory{
-		startedAt: p.clock(),
-		promised:  map[string]time.Duration{}, answers: map[string]answer{}, askingSince: -1, downSince: -1, noHolder: -1,
+		startedAt: p.clock(), endedAt: p.clock(), timings: p.instance.timings, wanted1: p.instance.timings,
+		promised: map[string]time.Duration{}, answers: map[string]answer{}, askingSince: -1, downSince: -1, noHolder: -1,
 	}
 	epoch := p.epoch
 	var round, renew, watch func()
@@ -155,7 +166,7 @@ func (p *pod) see(lease *record) {
 	before := p.view
 	p.view, p.seenAt = lease, p.clock()
 	if p.holding && lease.holder != "" && (lease.holder != p.instance.name || lease.pod != p.uid) {
-		p.holding = false
+		p.holding, p.timings = false, p.wanted1
 		p.guard(false)
 	}
 	if lease.holder == p.instance.name && (before == nil || before.holder != lease.holder) {
@@ -170,14 +181,28 @@ func (p *pod) see(lease *record) {
 
 func (p *pod) since() time.Duration { return p.clock() - p.renewedAt }
 
-func (p *pod) fresh() bool { return p.holding && p.since() < simTimings.StopFast() }
+func (p *pod) fresh() bool { return p.holding && p.since() < p.timings.StopFast() }
+
+// setTimings takes over the timings of the configuration.
+func (p *pod) setTimings(wanted Timings) {
+	if p.wanted1 == wanted {
+		return
+	}
+	p.wanted1 = wanted
+	if !p.holding {
+		p.timings = wanted
+		return
+	}
+	p.timings = p.timings.counting(wanted, p.w.off)
+	p.held(p.renewedAt)
+}
 
 // guard stops a server that may write and must not. The watchdog only kills, but never stands still.
 func (p *pod) guard(watchdog bool) {
 	if !p.server.mayWrite || !watchdog && p.w.now < p.pausedUntil {
 		return
 	}
-	must := simTimings.MustStop(p.holding, p.since())
+	must := p.timings.MustStop(p.holding, p.since())
 	switch {
 	case must == GoOn || watchdog && must != StopKill:
 	case must == StopFast:
@@ -190,12 +215,13 @@ func (p *pod) guard(watchdog bool) {
 // held takes note of a right to write that counts from the moment.
 func (p *pod) held(from time.Duration) {
 	p.holding, p.renewedAt = true, from
-	for _, after := range []time.Duration{simTimings.StopFast(), simTimings.StopImmediate(), simTimings.StopKill()} {
-		if after == simTimings.StopKill() && p.w.off["guard/kill"] {
+	kill := p.timings.StopKill()
+	for _, after := range []time.Duration{p.timings.StopFast(), p.timings.StopImmediate(), kill} {
+		if after == kill && p.w.off["guard/kill"] {
 			continue
 		}
 		p.w.after(max(0, p.until(from+after))+time.Millisecond, func() {
-			p.guard(after == simTimings.StopKill() && !p.w.off["guard/watchdog"])
+			p.guard(after == kill && !p.w.off["guard/watchdog"])
 		})
 	}
 }
@@ -205,8 +231,8 @@ func (p *pod) facts() Facts {
 	now, w := p.clock(), p.w
 	f := Facts{
 		Self: p.instance.name, Pod: p.uid, Data: p.data(), Bootstrap: w.bootstrap,
-		Policy: Policy{MaximumLag: simLag, CrashBound: 3 * time.Second, CrashFailures: 2, SyncMode: w.mode},
-		Fenced: w.now < p.instance.fencedUntil,
+		Policy: Policy{MaximumLag: simLag, CrashBound: 3 * time.Second, CrashFailures: 2, SyncMode: w.mode, SyncNumber: w.number},
+		Fenced: w.now < p.instance.fencedUntil, Forced: w.forced == p.instance.name,
 		Server: Server{
 			Running: p.server.state != serverDown, Writable: p.server.mayWrite && p.server.state == serverPrimary, Failures: p.failures,
 			Stopping: p.server.state == serverStopping,
@@ -223,6 +249,9 @@ func (p *pod) facts() Facts {
 	if p.downSince >= 0 {
 		f.Server.Down = now - p.downSince
 	}
+	if p.server.state == serverDown {
+		f.Server.Ended = now - p.endedAt
+	}
 	if p.request.Kind != NoRequest {
 		f.Request = Request{Kind: p.request.Kind, Target: p.request.Target}
 		if p.request.Stopped > 0 && p.server.state == serverDown {
@@ -230,7 +259,7 @@ func (p *pod) facts() Facts {
 		}
 	}
 	if l := p.view; l != nil {
-		gone := now - p.seenAt - simTimings.Duration
+		gone := now - p.seenAt - max(p.timings.Duration, l.duration)
 		expired := gone > 0
 		if p.promise.Holder != "" && !p.w.off["expired-for/promise"] {
 			gone = min(gone, now-p.promise.Remaining)
@@ -238,7 +267,12 @@ func (p *pod) facts() Facts {
 		f.Lease = Lease{
 			Known: true, Holder: l.holder, HolderPod: l.pod, SystemIdentifier: l.system, Expired: expired, ExpiredFor: max(0, gone),
 			Held: p.fresh(), Members: l.members, Position: l.position.real(), TimelineStart: postgres.LSN(l.timelineStart),
-			Timeline: l.timeline, Sync: l.sync,
+			Timeline: l.timeline, Sync: l.sync, End: l.end,
+		}
+		if h := p.handed; h.holder != "" && h.holder == l.holder && h.pod == l.pod && (h.version == l.version || w.off["hand-over/version"]) {
+			if given := p.promiseNow(); given.Remaining <= 0 || given.Holder == h.holder && given.Pod == h.pod {
+				f.Lease.Holder, f.Lease.HolderPod = p.instance.name, ""
+			}
 		}
 		if l.holder != "" {
 			p.noHolder = -1
@@ -279,7 +313,7 @@ func (p *pod) member(name string, now time.Duration) Member {
 		m.Silent = now - max(p.askingSince, a.asked)
 	}
 	if at, ok := p.promised[name]; ok {
-		m.Promised = now-at < simTimings.StopKill()
+		m.Promised = now-at < p.timings.StopKill()
 	}
 	return m
 }
@@ -315,7 +349,7 @@ func (p *pod) status() answer {
 	d := p.data()
 	return answer{
 		member: Member{
-			Name: p.instance.name, Data: d, Streaming: p.server.source != nil, Fenced: p.w.now < p.instance.fencedUntil, Unable: p.unable(d),
+			Name: p.instance.name, Data: d, Streaming: p.server.source != nil, Primary: p.server.state == serverPrimary, Fenced: p.w.now < p.instance.fencedUntil, Unable: p.unable(d),
 		},
 		upstream: Upstream{Primary: p.server.state == serverPrimary, Timeline: v.position().timeline, Ends: v.ends()},
 	}
@@ -323,7 +357,7 @@ func (p *pod) status() answer {
 
 // askAll asks the members for their status, and for a promise if that is sought.
 func (p *pod) askAll(names []string, status, promise bool) {
-	now, takeOver := p.clock(), !p.holding
+	now, takeOver, duration := p.clock(), !p.holding, p.timings.Duration
 	if now-p.askedAt < 200*time.Millisecond {
 		return
 	}
@@ -346,7 +380,7 @@ func (p *pod) askAll(names []string, status, promise bool) {
 		}
 		if promise {
 			p.w.ask(p, name, func(other *pod) func() {
-				if !other.giveTo(p.instance.name, p.uid, takeOver) {
+				if !other.giveTo(p.instance.name, p.uid, duration, takeOver) {
 					return func() {}
 				}
 				return func() {
@@ -360,8 +394,8 @@ func (p *pod) askAll(names []string, status, promise bool) {
 }
 
 // giveTo promises to the Pod of a holder, or not.
-func (p *pod) giveTo(holder, uid string, takeOver bool) bool {
-	f := Facts{Self: p.instance.name, Promise: p.promiseNow(), Young: p.clock()-p.startedAt < simTimings.Duration}
+func (p *pod) giveTo(holder, uid string, duration time.Duration, takeOver bool) bool {
+	f := Facts{Self: p.instance.name, Promise: p.promiseNow(), Young: p.clock()-p.startedAt < max(duration, p.timings.Duration)}
 	if p.view != nil {
 		f.Lease.Holder = p.view.holder
 	}
@@ -369,7 +403,7 @@ func (p *pod) giveTo(holder, uid string, takeOver bool) bool {
 		return false
 	}
 	if !p.w.off["promise/kept"] {
-		p.promise = Promise{Holder: holder, Pod: uid, Remaining: p.clock() + simTimings.Duration}
+		p.promise = Promise{Holder: holder, Pod: uid, Remaining: p.clock() + duration}
 	}
 	return true
 }
@@ -389,7 +423,7 @@ func (p *pod) goOn() {
 	for name, at := range p.promised {
 		ages[name] = p.clock() - at
 	}
-	since, missing := h.byPromises(p.instance.name, simTimings, ages, p.w.off)
+	since, missing := h.byPromises(p.instance.name, p.timings, ages, p.w.off)
 	if len(missing) == 0 && since < h.Since {
 		p.w.counts["went on by promises"]++
 		p.held(p.clock() - since)

@@ -25,6 +25,8 @@ type record struct {
 	timelineStart       int
 	timeline            int64
 	sync                *SyncSet
+	end                 *End
+	duration            time.Duration
 }
 
 // api is the API server: one Lease, compare-and-swap, and watches.

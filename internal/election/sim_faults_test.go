@@ -41,6 +41,11 @@ var faults = []fault{
 		p.instance.brokenUntil = w.now + w.between(3*time.Second, 20*time.Second)
 		p.crash("broken")
 	}},
+	{"a server lives for moments only", 5, func(w *world) {
+		p := w.anyPod()
+		p.instance.flakyUntil = w.now + w.between(2*time.Second, 10*time.Second)
+		p.crash("killed")
+	}},
 	{"a switchover is wished", 8, (*world).switchover},
 	{"a Pod is told to end", 6, (*world).terminate},
 	{"a member is added", 2, (*world).addMember},
@@ -52,6 +57,9 @@ var faults = []fault{
 	{"the lease is deleted", 2, (*world).deleteLease},
 	{"a volume is lost", 2, (*world).loseVolume},
 	{"a volume has another system's data", 1, (*world).foreignVolume},
+	{"an instance is lost for good", 1, (*world).loseInstance},
+	{"an instance is forced to take over", 2, func(w *world) { w.force(w.anyPod().instance, w.between(time.Second, 15*time.Second)) }},
+	{"the timings are changed", 3, (*world).changeTimings},
 	{"the mode is changed", 1, func(w *world) { w.mode = SyncMode(w.random.Intn(3)) }},
 }
 
@@ -88,14 +96,18 @@ func (w *world) heal() {
 	w.note("everything is well again")
 	w.blocks, w.slowUntil, w.lossyUntil, w.api.downUntil = nil, 0, 0, 0
 	for _, i := range w.instances {
-		i.fencedUntil, i.brokenUntil, i.slowUntil = 0, 0, 0
-		i.config = w.config
+		i.fencedUntil, i.brokenUntil, i.slowUntil, i.flakyUntil = 0, 0, 0, 0
+		i.config, i.timings = w.config, w.timings
 		if i.volume.foreign {
 			i.pod.crash("its volume is emptied")
 			i.volume = &volume{kind: DataNone}
 		}
 	}
+	w.after(simPatience, w.forceBest)
 	for _, p := range slices.Clone(w.pods) {
+		if p.instance.gone {
+			continue
+		}
 		if p.instance.pod != p {
 			p.end("its machine is back, and has heard that it was replaced")
 			continue
@@ -110,7 +122,7 @@ func (w *world) heal() {
 func (w *world) anyPod() *pod {
 	var live []*instance
 	for _, i := range w.instances {
-		if !i.removed {
+		if !i.removed && !i.gone {
 			live = append(live, i)
 		}
 	}
@@ -155,7 +167,7 @@ func (p *pod) killAgent(down time.Duration) {
 
 func (p *pod) reviveFrom(epoch int) func() {
 	return func() {
-		if !p.alive && p.epoch == epoch && p.instance.pod == p && !p.instance.removed {
+		if !p.alive && p.epoch == epoch && p.instance.pod == p && !p.instance.removed && !p.instance.gone {
 			p.alive = true
 			p.restart()
 		}
@@ -166,7 +178,7 @@ func (p *pod) reviveFrom(epoch int) func() {
 func (w *world) replace(old *pod, after time.Duration) {
 	i := old.instance
 	w.after(after, func() {
-		if i.pod != old || i.removed {
+		if i.pod != old || i.removed || i.gone {
 			return
 		}
 		w.newPod(i)
@@ -236,6 +248,62 @@ func (w *world) terminate() {
 	})
 }
 
+// loseInstance loses the instance with its machine and its volume, for good.
+func (w *world) loseInstance() {
+	p := w.anyPod()
+	if w.volumeLost || w.systems == 0 {
+		return
+	}
+	w.volumeLost = true
+	i := p.instance
+	i.gone = true
+	for _, same := range slices.Clone(w.pods) {
+		if same.instance == i {
+			same.end("its machine is lost for good")
+		}
+	}
+	i.volume = &volume{kind: DataNone}
+}
+
+// simPatience is how long after everything is well a user waits for a primary.
+const simPatience = 25 * time.Second
+
+// forceBest is what a user does when an instance is gone, and there is no primary.
+func (w *world) forceBest() {
+	var best *instance
+	gone := false
+	for _, i := range w.instances {
+		if i.removed || i.gone {
+			gone = gone || i.gone
+			continue
+		}
+		if i.pod.server.state == serverPrimary {
+			return
+		}
+		if i.volume.kind.HasData() && (best == nil || i.volume.position().timeline > best.volume.position().timeline ||
+			i.volume.position().timeline == best.volume.position().timeline && len(i.volume.wal) > len(best.volume.wal)) {
+			best = i
+		}
+	}
+	if gone && best != nil {
+		w.force(best, time.Hour)
+	}
+}
+
+func (w *world) force(i *instance, least time.Duration) {
+	w.note("forced: %s", i.name)
+	w.counts["forced"]++
+	w.forced = i.name
+	w.after(least, func() { w.forced = "" })
+}
+
+func (w *world) changeTimings() {
+	w.timings = simTimings[w.random.Intn(len(simTimings))]
+	for _, i := range w.instances {
+		w.after(w.between(0, 5*time.Second), func() { i.timings = w.timings })
+	}
+}
+
 // configure has the agents learn of the members, each when it does.
 func (w *world) configure(names []string) {
 	w.config = names
@@ -284,7 +352,7 @@ func (w *world) deleteLease() {
 // foreignVolume gives a standby data that is not this cluster's, and is further than all.
 func (w *world) foreignVolume() {
 	p := w.anyPod()
-	if w.volumeLost || p.server.mayWrite || w.api.lease.holder == p.instance.name || w.systems == 0 {
+	if w.volumeLost || p.server.mayWrite || w.api.lease.holder == "" || w.api.lease.holder == p.instance.name || w.systems == 0 {
 		return
 	}
 	w.volumeLost = true

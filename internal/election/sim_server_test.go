@@ -140,7 +140,7 @@ func (p *pod) start(writable bool, sync *SyncSet) {
 			p.serve()
 			return
 		}
-		p.server.state, p.failures = serverStandby, 0
+		p.server.state = serverStandby
 		p.later(w.between(0, 2*time.Second), func() { p.server.exact = true })
 		p.later(w.between(0, 100*time.Millisecond), p.stream)
 		p.poke()
@@ -162,14 +162,21 @@ func (p *pod) serve() {
 	s.state, s.promoting, s.source = serverPrimary, false, nil
 	v.kind = DataPrimary
 	s.adopted = len(v.wal)
-	p.downSince, p.failures = -1, 0
 	p.w.note("%s serves on timeline %d from %d, sync %v", p.uid, v.position().timeline, len(v.wal), s.sync)
 	p.w.checkWriter(p)
 	p.w.checkHistory(p)
 	if i := p.instance; v.foreign || p.w.now < i.fencedUntil && p.w.now > i.fencedFrom+5*time.Second {
 		p.w.fail("%s serves, but is fenced or has foreign data", p.uid)
 	}
-	p.poke()
+	if p.w.forced == p.instance.name {
+		p.w.forced = ""
+	}
+	// The agent sees it a while later, clients at once.
+	p.later(p.w.between(0, 30*time.Millisecond), p.commit)
+	p.later(p.w.between(0, 250*time.Millisecond), p.poke)
+	if p.w.now < p.instance.flakyUntil {
+		p.later(p.w.between(time.Millisecond, 200*time.Millisecond), func() { p.crash("lives for a moment only") })
+	}
 }
 
 // promote promotes to the timeline.
@@ -196,6 +203,7 @@ func (p *pod) crash(why string) {
 	v.shown = max(0, len(v.wal)-p.w.random.Intn(10))
 	v.clean = false
 	*s = server{epoch: s.epoch + 1}
+	p.endedAt = p.clock()
 	if p.failures++; p.failures > 1 {
 		p.restartAt = p.clock() + time.Second
 	}
@@ -233,6 +241,7 @@ func (p *pod) stopFast() {
 			v.shown = max(0, len(v.wal)-p.w.random.Intn(10))
 		}
 		*s = server{epoch: s.epoch + 1}
+		p.endedAt = p.clock()
 		p.poke()
 	})
 }

@@ -19,7 +19,12 @@ const (
 	simLag    = 20               // bytes that a candidate may lack; a commit is one byte
 )
 
-var simTimings = Timings{Duration: 8 * time.Second, Deadline: 5 * time.Second, Renew: 2 * time.Second}
+// simTimings are the defaults, and what they may be changed to.
+var simTimings = []Timings{
+	{Duration: 8 * time.Second, Deadline: 5 * time.Second, Renew: 2 * time.Second},
+	{Duration: 5 * time.Second, Deadline: 3 * time.Second, Renew: time.Second},
+	{Duration: 14 * time.Second, Deadline: 10 * time.Second, Renew: 3 * time.Second},
+}
 
 // event is something that happens at a moment of true time.
 type event struct {
@@ -62,10 +67,14 @@ type world struct {
 	instances []*instance
 	pods      []*pod // every Pod that may still do something, zombies too
 	config    []string
+	timings   Timings
 	mode      SyncMode
 	number    int
 	bootstrap string
 	systems   int
+	// forced is whom somebody forces to take over.
+	forced  string
+	byForce bool // such a one has taken the Lease, and nobody has served since
 
 	// weather
 	blocks                []block
@@ -98,13 +107,18 @@ type instance struct {
 	fencedUntil time.Duration
 	brokenUntil time.Duration
 	slowUntil   time.Duration
-	config      []string
+	flakyUntil  time.Duration
+	// gone: it is lost for good, with its volume.
+	gone    bool
+	config  []string
+	timings Timings
 }
 
 func newWorld(seed int64, off without) *world {
 	w := &world{
 		seed: seed, random: rand.New(rand.NewSource(seed)), off: off, counts: map[string]int{}, number: 1,
 	}
+	w.timings = simTimings[0]
 	w.api = &api{w: w, lease: &record{version: 1}}
 	members := 3
 	if seed%2 == 1 {
@@ -129,7 +143,7 @@ func newWorld(seed int64, off without) *world {
 }
 
 func (w *world) addInstance(name string) {
-	i := &instance{name: name, volume: &volume{kind: DataNone}, config: w.config}
+	i := &instance{name: name, volume: &volume{kind: DataNone}, config: w.config, timings: w.timings}
 	w.instances = append(w.instances, i)
 	w.newPod(i)
 }
@@ -141,7 +155,7 @@ func (w *world) ready() {
 	first := w.instances[0]
 	w.api.lease = &record{
 		version: 2, holder: first.name, pod: first.pod.uid, system: system, members: w.config, timeline: 1,
-		position: position{1, 1},
+		position: position{1, 1}, duration: w.timings.Duration,
 	}
 	for _, i := range w.instances {
 		i.volume = &volume{kind: DataStandby, wal: []int{0}, segments: []segment{{1, 0}}}
@@ -262,7 +276,7 @@ func (w *world) unwell() string {
 		return "there is no primary after the bound"
 	}
 	for _, i := range w.instances {
-		if i.removed || i == primary.instance {
+		if i.removed || i.gone || i == primary.instance {
 			continue
 		}
 		if i.pod.server.state != serverStandby || i.pod.server.source != primary {
@@ -310,13 +324,13 @@ func (w *world) checkHistory(p *pod) {
 		switch {
 		case p.instance.volume.has(c.position, c.id):
 			kept = append(kept, c)
-		case c.promised:
+		case c.promised && !w.byForce:
 			w.fail("%s is primary without commit %d at %d, which %s acknowledged in synchronous mode", p.uid, c.id, c.position, c.by)
 		default:
 			lost++
 		}
 	}
-	w.acked = kept
+	w.acked, w.byForce = kept, false
 	if lost > 0 {
 		w.counts["lost in asynchronous mode"] += lost
 		w.note("%d acknowledged commits are lost with %s", lost, p.uid)

@@ -245,6 +245,44 @@ func InitialSync(mode SyncMode, number int, published []*SyncSet, self string, o
 	return used(first)
 }
 
+// firstSync is the set that the target of a proper hand-over publishes when it takes the Lease, in required mode: at once the one by
+// which it will write (InitialSync), and not the last primary's any more. So it can be lost, too. nil: what is published stays.
+func firstSync(f Facts, off without) *SyncSet {
+	if f.Lease.HolderPod != "" || f.Lease.End == nil || f.Lease.Sync == nil || f.Policy.SyncMode != SyncRequired || off["sync/first"] {
+		return nil
+	}
+	var others []string
+	for _, m := range f.Members {
+		others = append(others, m.Name)
+	}
+	first := WantedSync(SyncRequired, max(1, f.Policy.SyncNumber), nil, others)
+	if first.Number == 0 || !carriesOn(*f.Lease.Sync, f.Lease.End.By, *first) && !off["sync/carries-on"] {
+		return nil
+	}
+	return first
+}
+
+// carriesOn says whether, of the next set, so many as it says have every commit so far: the last primary has all of them, and of those
+// in both sets all but those that the published one does without.
+func carriesOn(published SyncSet, last string, next SyncSet) bool {
+	sure := published.Number
+	for _, name := range published.Names {
+		if name == last || !next.has(name) {
+			sure--
+		}
+	}
+	sure = max(0, sure)
+	if next.has(last) {
+		sure++
+	}
+	return sure >= next.Number
+}
+
+// reached says whether data has everything up to the end.
+func (e *End) reached(d Data) bool {
+	return e != nil && d.Position.Timeline == e.Position.Timeline && (d.Kind == DataPrimary || d.Position.LSN > e.Position.LSN)
+}
+
 func coveredByAll(published []*SyncSet, inUse SyncSet, self string) bool {
 	return !slices.ContainsFunc(published, func(p *SyncSet) bool { return p != nil && !covers(*p, inUse, self) })
 }

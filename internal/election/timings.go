@@ -31,6 +31,17 @@ func (t Timings) StopImmediate() time.Duration { return t.Duration * 14 / 16 }
 // StopKill is how long after the last renewal everything is ended by force.
 func (t Timings) StopKill() time.Duration { return t.Duration * 15 / 16 }
 
+// Counting is by which timings a holder counts what it holds that goes by these: the wanted ones, unless they are longer than what
+// others know. Longer ones count only from when an update that carried them was answered.
+func (t Timings) Counting(wanted Timings) Timings { return t.counting(wanted, nil) }
+
+func (t Timings) counting(wanted Timings, off without) Timings {
+	if wanted.Duration <= t.Duration || off["timings/answered"] {
+		return wanted
+	}
+	return t
+}
+
 // Stopping is how a server that may write must be stopped by now.
 type Stopping int
 

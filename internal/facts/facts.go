@@ -69,6 +69,8 @@ type Cluster struct {
 	Holder string
 	// Wish is the instance that a user wants to be primary, or naming.SwitchoverBest; empty: none is wished.
 	Wish string
+	// Force is the instance that a user lets take over whatever it lacks; empty: none.
+	Force string
 	// Switchover is what the status says of the last switchover; nil: there was none.
 	Switchover *v1.SwitchoverStatus
 	// Fenced are the instances that a user wants stopped; naming.FencedAll among them is all.

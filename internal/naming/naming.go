@@ -51,6 +51,9 @@ const (
 	// that was ever given to a promotion.
 	AnnotationTimelineStart = "pgsteward.io/timeline-start"
 	AnnotationTimeline      = "pgsteward.io/timeline"
+	// AnnotationEnd has, on the Lease, where the last holder ended that handed over properly: its name, "timeline/LSN", and the time
+	// of that update. It is void when somebody has renewed the Lease since.
+	AnnotationEnd = "pgsteward.io/end"
 	// AnnotationSync has, on the Lease, the set of standbys of which commits wait for some, such as "ANY 1 (prod-db-2,prod-db-3)";
 	// without it they wait for none. AnnotationSyncMode has the mode: none, preferred or required.
 	AnnotationSync     = "pgsteward.io/sync"
@@ -77,7 +80,7 @@ const (
 	// FencedAll is the value of AnnotationFenced that means every instance.
 	FencedAll = "*"
 	// AnnotationForceFailover on a PostgresCluster has the name of the standby that may take over although it may lack commits,
-	// should the primary's lease have run out. It stays until somebody removes it.
+	// should the primary's lease have run out. It goes when that one is primary.
 	AnnotationForceFailover = "pgsteward.io/force-failover"
 	// AnnotationRestart on a PostgresCluster: each new value, such as a date, restarts all instances, one at a time. It is on the Pods
 	// too, with the value that they were made with.

@@ -101,6 +101,7 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 		Leftovers:        leftovers(objects, c),
 
 		Wish:          c.Annotations[naming.AnnotationSwitchover],
+		Force:         c.Annotations[naming.AnnotationForceFailover],
 		Switchover:    c.Status.Switchover.DeepCopy(),
 		Fenced:        fenced(c),
 		MaximumLag:    wanted.MaximumLag,

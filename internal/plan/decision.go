@@ -28,6 +28,9 @@ type Decision struct {
 	Switchover *v1.SwitchoverStatus
 	// Granted says that the wish for a switchover has been dealt with, and its annotation can go.
 	Granted bool
+	// Forced says that the instance that was forced to take over has done so, and the annotation can go: the next time another may
+	// be better.
+	Forced bool
 	// Reason is a Reason constant of apis/v1; Message is for people.
 	Reason, Message string
 	// Refused are actions that the spec asks for and that are not safe now.

@@ -57,6 +57,7 @@ func Decide(f facts.Cluster) Decision {
 				d.Bootstrap = bootstrap(&f, d.Members)
 				_, refused := roster(&f)
 				noteSwitchover(&f, &d)
+				noteForce(&f, &d)
 				d.Refused = append(d.Refused, refused...)
 			}
 			return d

@@ -61,12 +61,12 @@ var faults = []fault{
 	{name: "switchover", bound: boundQuick, do: switchover},
 	{name: "drain", bound: boundQuick, do: drain},
 	{name: "node-killed", hold: 30 * time.Second, bound: boundFailover, do: onPrimary(onNode("kill", "up"))},
-	{name: "standby-node-killed", hold: 30 * time.Second, bound: boundNone, do: onStandby(onNode("kill", "up"))},
-	{name: "node-cut-off", hold: 30 * time.Second, bound: boundFailover, do: onPrimary(onNode("cut", "join"))},
+	{name: "standby-node-killed", hold: 15 * time.Second, bound: boundNone, do: onStandby(onNode("kill", "up"))},
+	{name: "node-cut-off", hold: 20 * time.Second, bound: boundFailover, do: onPrimary(onNode("cut", "join"))},
 	{name: "standby-node-cut-off", hold: 15 * time.Second, bound: boundNone, do: onStandby(onNode("cut", "join"))},
-	{name: "cut-off-from-api", hold: 25 * time.Second, bound: boundFailover, do: onPrimary(block("both", true, false))},
+	{name: "cut-off-from-api", hold: 20 * time.Second, bound: boundFailover, do: onPrimary(block("both", true, false))},
 	{name: "cut-off-from-peers", hold: 15 * time.Second, bound: boundFailover, stalls: withSync, do: onPrimary(block("both", false, true))},
-	{name: "cut-off-from-api-and-peers", hold: 25 * time.Second, bound: boundFailover, do: onPrimary(block("both", true, true))},
+	{name: "cut-off-from-api-and-peers", hold: 20 * time.Second, bound: boundFailover, do: onPrimary(block("both", true, true))},
 	{name: "packets-out-lost", hold: 20 * time.Second, bound: boundFailover, do: onPrimary(block("out", true, true))},
 	{name: "packets-in-lost", hold: 20 * time.Second, bound: boundFailover, do: onPrimary(block("in", true, true))},
 	{name: "standby-cut-off-from-api-and-peers", hold: 20 * time.Second, bound: boundNone, do: onStandby(block("both", true, true))},
@@ -192,13 +192,16 @@ func drain(ctx context.Context, s scene, _ *rand.Rand) (func(context.Context) er
 	}, err
 }
 
-// fillDisk leaves no space on the instance's volume.
+// fillDisk leaves no space on the instance's volume, and has the server begin segments of WAL until it finds that out: those that
+// it has in stock would last for minutes.
 func fillDisk(ctx context.Context, s scene, pod corev1.Pod) (func(context.Context) error, error) {
 	const fill = `free=$(df --output=avail -B1 . | tail -n 1); fallocate -l "$free" chaos.fill || fallocate -l $((free - 1048576)) chaos.fill; ` +
 		`dd if=/dev/zero bs=4k of=chaos.rest 2>/dev/null || true`
+	const useUp = `for i in $(seq 20); do psql -qX -U ` + naming.Superuser + ` -d postgres -c "SELECT pg_logical_emit_message(false, 'chaos', '')" ` +
+		`-c "SELECT pg_switch_wal()" >/dev/null 2>&1 || break; done`
 	n := nodeNumber(pod.Spec.NodeName)
 	_, err := kubectl(ctx, "-n", s.namespace, "exec", pod.Name, "-c", naming.ContainerPostgres, "--",
-		"sh", "-c", "cd "+naming.PathData+" && { "+fill+"; }")
+		"sh", "-c", "cd "+naming.PathData+" && { "+fill+"; "+useUp+"; }")
 	return func(ctx context.Context) error {
 		return node(ctx, n, "exec", "sh", "-c", "rm -f /var/lib/pv/*/chaos.fill /var/lib/pv/*/chaos.rest")
 	}, err

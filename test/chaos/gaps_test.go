@@ -151,7 +151,7 @@ func TestGaps(t *testing.T) {
 			m.fault.name, m.fault.bound, m.fault.stalls = m.name, boundReturn, never
 			for range runs {
 				number++
-				o := s.try(t, k, 1, number, m.fault)
+				o := s.tryTimed(t, k, number, m.fault)
 				if len(o.Problems) > 0 {
 					continue
 				}

@@ -102,8 +102,11 @@ func signalAPIServer(sig syscall.Signal) error {
 // scaleOperator sets the number of the operator's Pods and waits until they are so many.
 func scaleOperator(ctx context.Context, replicas int32) error {
 	_, err := kubectl(ctx, "-n", operatorNamespace, "scale", "deployment", operatorDeployment, fmt.Sprintf("--replicas=%d", replicas))
-	if err != nil || replicas == 0 {
+	if err != nil {
 		return err
+	}
+	if replicas == 0 {
+		return until(ctx, time.Minute, noOperator)
 	}
 	return until(ctx, 2*time.Minute, func(ctx context.Context) error {
 		deployment := &appsv1.Deployment{}
@@ -115,6 +118,18 @@ func scaleOperator(ctx context.Context, replicas int32) error {
 		}
 		return nil
 	})
+}
+
+// noOperator says which Pod of the operator is there: one that ends works until then.
+func noOperator(ctx context.Context) error {
+	pods := &corev1.PodList{}
+	if err := kube.List(ctx, pods, client.InNamespace(operatorNamespace)); err != nil {
+		return err
+	}
+	if len(pods.Items) > 0 {
+		return fmt.Errorf("%s is not gone", pods.Items[0].Name)
+	}
+	return nil
 }
 
 // process is one of a Pod's.

@@ -17,36 +17,31 @@ import (
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
-// TestOperatorAbsent: without an operator the databases go on; what was deleted, edited or asked for meanwhile is put right by the
-// next one. It runs alone, since nobody has an operator then.
-func TestOperatorAbsent(t *testing.T) {
-	namespace := newNamespace(t)
-	startClient(t, namespace)
-	c := create(t, newCluster(namespace, "db", "17", 2))
-	c.waitReady(t)
-	c.waitServed(t, "before")
-	gone := create(t, newCluster(namespace, "gone", "17", 1))
+// operatorAbsent: without an operator the databases go on; what was deleted, edited or asked for meanwhile is put right by the next
+// one.
+func operatorAbsent(t *testing.T, c cluster) {
+	gone := create(t, newCluster(c.namespace, "gone", "17", 1))
 	gone.waitReady(t)
 	before := c.pods(t)
 
 	operators := scaleOperator(t, 0)
 	t.Cleanup(func() { scaleOperator(t, operators) })
 	c.waitServed(t, "alone")
-	require.NoError(t, kube.Delete(t.Context(), &corev1.Service{ObjectMeta: meta(namespace, "db-ro")}))
+	require.NoError(t, kube.Delete(t.Context(), &corev1.Service{ObjectMeta: meta(c.namespace, "db-ro")}))
 	edited := &corev1.Service{}
-	require.NoError(t, kube.Get(t.Context(), key(namespace, "db-r"), edited))
+	require.NoError(t, kube.Get(t.Context(), key(c.namespace, "db-r"), edited))
 	unedited := edited.DeepCopy()
 	edited.Spec.Ports[0].TargetPort = intstr.FromInt32(1)
 	require.NoError(t, kube.Patch(t.Context(), edited, client.MergeFrom(unedited)))
-	require.NoError(t, kube.Delete(t.Context(), &v1.PostgresCluster{ObjectMeta: meta(namespace, "gone")}))
+	require.NoError(t, kube.Delete(t.Context(), &v1.PostgresCluster{ObjectMeta: meta(c.namespace, "gone")}))
 
 	scaleOperator(t, operators)
 	eventually(t, boundReady, "the next operator has put it right", func(collect *assert.CollectT) {
-		require.NoError(collect, kube.Get(context.Background(), key(namespace, "db-ro"), &corev1.Service{}))
+		require.NoError(collect, kube.Get(context.Background(), key(c.namespace, "db-ro"), &corev1.Service{}))
 		service := &corev1.Service{}
-		require.NoError(collect, kube.Get(context.Background(), key(namespace, "db-r"), service))
+		require.NoError(collect, kube.Get(context.Background(), key(c.namespace, "db-r"), service))
 		require.Equal(collect, naming.PortPostgresName, service.Spec.Ports[0].TargetPort.String())
-		err := kube.Get(context.Background(), key(namespace, "gone"), &v1.PostgresCluster{})
+		err := kube.Get(context.Background(), key(c.namespace, "gone"), &v1.PostgresCluster{})
 		require.Error(collect, err)
 		require.NoError(collect, client.IgnoreNotFound(err))
 	})

@@ -9,9 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -24,6 +22,7 @@ import (
 
 // TestBasic is the cluster of the README, from its sample file: everything that one may expect of it.
 func TestBasic(t *testing.T) {
+	t.Parallel()
 	namespace := newNamespace(t)
 	sample, err := os.ReadFile(filepath.Join(root, "config", "samples", "pgsteward_v1_postgrescluster.yaml"))
 	require.NoError(t, err)
@@ -40,8 +39,6 @@ func TestBasic(t *testing.T) {
 	t.Run("replication", func(t *testing.T) { basicReplication(t, c) })
 	t.Run("settings", func(t *testing.T) { basicSettings(t, c) })
 	t.Run("logs", func(t *testing.T) { basicLogs(t, c) })
-	t.Run("second reconcile writes nothing", func(t *testing.T) { secondReconcile(t, c) })
-	t.Run("operator restarted", func(t *testing.T) { operatorRestarted(t, c) })
 }
 
 func basicStatus(t *testing.T, c cluster) {
@@ -187,7 +184,7 @@ func basicTLS(t *testing.T, c cluster) {
 	require.Equal(t, "t|TLSv1.3", c.sql(t, "prod-db-rw", mine))
 	_, err := c.trySQL("prod-db-rw", "", "sslmode=disable", mine)
 	require.ErrorContains(t, err, "no encryption")
-	_, err = kubectl(t.Context(), c.secret(t, "prod-db-ca")["ca.crt"], "-n", c.namespace, "exec", "-i", clientPod, "--", "sh", "-c", "cat >/tmp/ca.crt")
+	_, err = inPod(c.namespace, clientPod, clientPod, c.secret(t, "prod-db-ca")["ca.crt"], "sh", "-c", "cat >/tmp/ca.crt")
 	require.NoError(t, err)
 	for _, service := range []string{"prod-db-rw", "prod-db-ro", "prod-db-r"} {
 		out, err := c.trySQL(service, "", "sslmode=verify-full sslrootcert=/tmp/ca.crt", mine)
@@ -299,23 +296,6 @@ func TestVersions(t *testing.T) {
 		require.Equal(t, "t|TLSv1.3", c.sql(t, naming.ServiceRW(c.name), "SELECT ssl, version FROM pg_stat_ssl WHERE pid = pg_backend_pid()"))
 		require.Equal(t, "on|UTF8|logical", c.sql(t, naming.ServiceRW(c.name), "SELECT current_setting('data_checksums'), current_setting('server_encoding'), current_setting('wal_level')"))
 		require.NotContains(t, c.children(t), "PodDisruptionBudget/"+c.name, "it would block a drain for ever")
-		c.delete(t)
-	}
-}
-
-// TestMeasure measures; it asserts nothing but that it ends.
-func TestMeasure(t *testing.T) {
-	namespace := newNamespace(t)
-	for _, round := range []string{"the first (images may have to be pulled)", "the second"} {
-		object := newCluster(namespace, "measured", "16", 3)
-		object.Spec.Deletion.Volumes = v1.Delete
-		started := time.Now()
-		c := create(t, object)
-		eventually(t, boundReady, "three instances are ready: "+round, func(collect *assert.CollectT) { requireReady(collect, c.get(collect)) })
-		t.Logf("MEASURED: %s three-instance cluster was Ready %.1f s after its creation", round, time.Since(started).Seconds())
-		for pod, bytes := range operatorMetric(t, "process_resident_memory_bytes") {
-			t.Logf("MEASURED: operator Pod %s has %.0f MiB resident", pod, bytes/(1<<20))
-		}
 		c.delete(t)
 	}
 }

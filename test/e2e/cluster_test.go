@@ -211,7 +211,7 @@ func (c cluster) trySQL(service, password, options, sql string) (string, error) 
 	}
 	target := fmt.Sprintf("host=%s user=%s dbname=%s %s", naming.ServiceHost(service, c.namespace),
 		secret.Data[naming.KeyUser], secret.Data[naming.KeyDBName], options)
-	out, err := kubectl(context.Background(), "", "-n", c.namespace, "exec", clientPod, "--",
+	out, err := inPod(c.namespace, clientPod, clientPod, "",
 		"env", "PGPASSWORD="+password, "psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", target, "-c", sql)
 	return strings.TrimSpace(out), err
 }
@@ -261,7 +261,7 @@ func (c cluster) superuser(t require.TestingT, pod, sql string) string {
 
 // superuserIn is superuser in that database.
 func (c cluster) superuserIn(t require.TestingT, pod, database, sql string) string {
-	out, err := kubectl(context.Background(), "", "-n", c.namespace, "exec", pod, "-c", naming.ContainerPostgres, "--",
+	out, err := inPod(c.namespace, pod, naming.ContainerPostgres, "",
 		"psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-U", naming.Superuser, "-d", database, "-c", sql)
 	require.NoError(t, err)
 	return strings.TrimSpace(out)

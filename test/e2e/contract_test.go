@@ -6,7 +6,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,20 +18,6 @@ import (
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
-
-// TestAtRest: a settled cluster causes no pass and no write. It runs alone, since it counts what the operator does for everybody.
-func TestAtRest(t *testing.T) {
-	namespace := newNamespace(t)
-	c := create(t, newCluster(namespace, "db", "17", 2))
-	c.waitReady(t)
-	c.settled(t)
-	passes := total(operatorMetric(t, "controller_runtime_reconcile_total"))
-	version := c.get(t).ResourceVersion
-	never(t, 30*time.Second, func() {})
-	assert.InDelta(t, passes, total(operatorMetric(t, "controller_runtime_reconcile_total")), 0, "passes at rest")
-	assert.Equal(t, version, c.get(t).ResourceVersion)
-	t.Logf("MEASURED: at rest, 30 s: no pass and no write for a cluster of 2 instances")
-}
 
 // TestContract: what a user may ask of a PostgresCluster beside its database.
 func TestContract(t *testing.T) {

@@ -20,26 +20,60 @@ import (
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
-// quiet is for how long nothing may be written.
-const quiet = time.Minute
+// resting is for how long a settled cluster is left to itself, and quiet for how long passes may write nothing.
+const (
+	resting = 30 * time.Second
+	quiet   = time.Minute
+)
+
+// TestOperator is what a cluster sees of its operator: it rests, looks in vain, is replaced, and is away for a while. It runs alone: it
+// counts what the operator does for everybody, and then nobody has one.
+func TestOperator(t *testing.T) {
+	namespace := newNamespace(t)
+	startClient(t, namespace)
+	began := time.Now()
+	c := create(t, newCluster(namespace, "db", "17", 3))
+	eventually(t, boundReady, "three instances are ready", func(collect *assert.CollectT) { requireReady(collect, c.get(collect)) })
+	t.Logf("MEASURED: a three-instance cluster was Ready %.1f s after its creation", time.Since(began).Seconds())
+	c.waitReady(t)
+	t.Run("at rest", func(t *testing.T) { atRest(t, c) })
+	c.waitServed(t, "before")
+	t.Run("second reconcile writes nothing", func(t *testing.T) { secondReconcile(t, c) })
+	t.Run("restarted", func(t *testing.T) { operatorRestarted(t, c) })
+	t.Run("absent", func(t *testing.T) { operatorAbsent(t, c) })
+	for pod, bytes := range operatorMetric(t, "process_resident_memory_bytes") {
+		t.Logf("MEASURED: operator Pod %s has %.0f MiB resident", pod, bytes/(1<<20))
+	}
+}
+
+// atRest: a settled cluster causes no pass and no write.
+func atRest(t *testing.T, c cluster) {
+	c.settled(t)
+	passes := total(operatorMetric(t, "controller_runtime_reconcile_total"))
+	version := c.get(t).ResourceVersion
+	never(t, resting, func() {})
+	assert.InDelta(t, passes, total(operatorMetric(t, "controller_runtime_reconcile_total")), 0, "passes at rest")
+	assert.Equal(t, version, c.get(t).ResourceVersion)
+	t.Logf("MEASURED: at rest, %s: no pass and no write for a cluster of 3 instances", resting)
+}
 
 // secondReconcile: passes over a settled cluster write nothing. Passes are caused by an annotation on the ServiceAccount, which is
 // no concern of the operator's.
 func secondReconcile(t *testing.T, c cluster) {
-	const touched = "ServiceAccount/prod-db-instance"
+	account := naming.ServiceAccount(c.name)
 	before := c.settled(t)
 	status := withoutPositions(c.get(t))
 	passes := total(operatorMetric(t, "controller_runtime_reconcile_total"))
 	touches := 0
 	for end := time.Now().Add(quiet); time.Now().Before(end); time.Sleep(5 * time.Second) {
 		touches++
-		mustKubectl(t, "-n", c.namespace, "annotate", "--overwrite", "serviceaccount", "prod-db-instance", "e2e/touched="+strconv.Itoa(touches))
+		mustKubectl(t, "-n", c.namespace, "annotate", "--overwrite", "serviceaccount", account, "e2e/touched="+strconv.Itoa(touches))
 	}
 	more := total(operatorMetric(t, "controller_runtime_reconcile_total")) - passes
 	require.GreaterOrEqual(t, int(more), touches, "passes of the operator for %d touches", touches)
 	after := c.versions(t)
-	delete(before, touched)
-	delete(after, touched)
+	delete(before, "ServiceAccount/"+account)
+	delete(after, "ServiceAccount/"+account)
 	require.Equal(t, before, after, "resource versions of the children after %.0f passes", more)
 	require.Equal(t, status, withoutPositions(c.get(t)))
 	t.Logf("%.0f passes in %s wrote nothing", more, quiet)
@@ -104,9 +138,9 @@ func operatorRestarted(t *testing.T, c cluster) {
 		}
 		requireReady(t, c.get(t))
 	}
-	require.NoError(t, kube.Delete(t.Context(), &corev1.Service{ObjectMeta: meta(c.namespace, "prod-db-ro")}))
+	require.NoError(t, kube.Delete(t.Context(), &corev1.Service{ObjectMeta: meta(c.namespace, naming.ServiceRO(c.name))}))
 	eventually(t, 2*boundSettle, "the new operator works: a deleted Service comes back", func(collect *assert.CollectT) {
-		require.NoError(collect, kube.Get(context.Background(), key(c.namespace, "prod-db-ro"), &corev1.Service{}))
+		require.NoError(collect, kube.Get(context.Background(), key(c.namespace, naming.ServiceRO(c.name)), &corev1.Service{}))
 	})
 	never(t, 10*time.Second, func() { requireReady(t, c.get(t)) })
 	for name, pod := range c.pods(t) {

@@ -45,7 +45,7 @@ func secretRotated(t *testing.T, c cluster) {
 		require.NoError(collect, err)
 	})
 	eventually(t, boundSettle, "the uri has it", func(collect *assert.CollectT) {
-		out, err := kubectl(context.Background(), "", "-n", c.namespace, "exec", clientPod, "--", "psql", "-XAt", c.secret(collect, "db-app")["uri"], "-c", "SELECT 'in'")
+		out, err := inPod(c.namespace, clientPod, clientPod, "", "psql", "-XAt", c.secret(collect, "db-app")["uri"], "-c", "SELECT 'in'")
 		require.NoError(collect, err)
 		require.Equal(collect, "in\n", out)
 	})
@@ -77,7 +77,7 @@ func secretsDeleted(t *testing.T, c cluster) {
 	})
 	eventually(t, 2*boundSettle, "the operator hears the agents, and the server shows the new certificate", func(collect *assert.CollectT) {
 		requireReady(collect, c.get(collect))
-		_, err := kubectl(context.Background(), c.secret(collect, "db-ca")["ca.crt"], "-n", c.namespace, "exec", "-i", clientPod, "--", "sh", "-c", "cat >/tmp/ca.crt")
+		_, err := inPod(c.namespace, clientPod, clientPod, c.secret(collect, "db-ca")["ca.crt"], "sh", "-c", "cat >/tmp/ca.crt")
 		require.NoError(collect, err)
 		_, err = c.trySQL("db-rw", "", "sslmode=verify-full sslrootcert=/tmp/ca.crt", "SELECT 1")
 		require.NoError(collect, err)

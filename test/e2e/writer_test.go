@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -47,7 +46,7 @@ func startWriter(t *testing.T, c cluster) writer {
 
 // client runs a command in the client's Pod.
 func (w writer) client(command ...string) (string, error) {
-	return kubectl(context.Background(), "", append([]string{"-n", w.cluster.namespace, "exec", clientPod, "--"}, command...)...)
+	return inPod(w.cluster.namespace, clientPod, clientPod, "", command...)
 }
 
 // lines are those of a file of the writer.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 
+	"github.com/pgsteward/pgsteward/internal/election"
 	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/postgres"
 )
@@ -70,19 +71,20 @@ func TestKeeper_hands_over(t *testing.T) {
 	f.Hold(true)
 	require.NoError(t, f.attempt(t.Context()))
 	assert.Equal(t, []string{"db-1", "db-2"}, f.View().Members)
-	require.NoError(t, f.HandOver(t.Context(), "db-2", postgres.Position{Timeline: 2, LSN: 0x5000148}))
+	require.NoError(t, f.HandOver(t.Context(), "db-2", postgres.Position{Timeline: 2, LSN: 0x5000148}, true))
 	view := f.View()
 	assert.Equal(t, "db-2", view.Holder)
 	assert.Empty(t, view.HolderPod)
 	assert.Equal(t, postgres.Position{Timeline: 2, LSN: 0x5000148}, view.Position)
+	assert.Equal(t, &election.End{By: "db-1", Position: view.Position}, view.End)
 	assert.False(t, view.Holding)
-	require.ErrorIs(t, f.HandOver(t.Context(), "db-3", postgres.Position{}), ErrHeldByOther)
+	require.ErrorIs(t, f.HandOver(t.Context(), "db-3", postgres.Position{}, false), ErrHeldByOther)
 
 	f = newFixture()
 	f.Hold(true)
 	require.NoError(t, f.attempt(t.Context()))
 	f.store.err = errors.New("timeout")
-	require.Error(t, f.HandOver(t.Context(), "db-2", postgres.Position{}))
+	require.Error(t, f.HandOver(t.Context(), "db-2", postgres.Position{}, false))
 	assert.False(t, f.View().Holding, "it may have been carried out")
 	f.store.err = nil
 	f.Hold(true)

@@ -79,8 +79,10 @@ type Keeper struct {
 	// writing is held by whoever writes the Lease, so that a renewal and a hand-over do not get into each other's way.
 	writing sync.Mutex
 
-	mu        sync.Mutex
+	mu sync.Mutex
+	// timings are those by which is counted, wanted those of the configuration, which are written with the next renewal.
 	timings   Timings
+	wanted    Timings
 	failsafe  bool
 	want      bool
 	wantUntil time.Duration
@@ -114,7 +116,7 @@ type Keeper struct {
 func NewKeeper(options Options, timings Timings) *Keeper {
 	return &Keeper{
 		options: options, api: options.API, self: options.Self, pod: options.Pod, now: options.Now, log: options.Log,
-		timings: timings, kick: make(chan struct{}, 1), startedAt: options.Now(),
+		timings: timings, wanted: timings, kick: make(chan struct{}, 1), startedAt: options.Now(),
 	}
 }
 
@@ -175,20 +177,6 @@ func (k *Keeper) SetSystemIdentifier(system string) {
 	k.mu.Unlock()
 	publication.SystemIdentifier = system
 	k.Publish(publication)
-}
-
-// SetTimings changes the timings, and whether the promises of all members count as a renewal.
-func (k *Keeper) SetTimings(timings Timings, failsafe bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.timings, k.failsafe = timings, failsafe
-}
-
-// Timings are the current timings.
-func (k *Keeper) Timings() Timings {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.timings
 }
 
 // Renew renews the Lease at once, if it is wanted.
@@ -262,7 +250,7 @@ func (k *Keeper) observe(lease *coordinationv1.Lease) {
 	// position first, which is the furthest; so this one goes on until its renewal runs out, and takes it back at once.
 	forgotten := k.holding && record.Holder == ""
 	if k.holding && !forgotten && (record.Holder != k.self || record.HolderPod != k.pod) {
-		k.holding = false
+		k.lose()
 	}
 	if k.expiry == nil {
 		k.expiry = time.AfterFunc(k.duration()+expiryGrace, k.options.Changed)

@@ -5,8 +5,10 @@ import (
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/pgsteward/pgsteward/internal/election"
 	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/postgres"
 )
@@ -29,6 +31,8 @@ type Record struct {
 	// Sync is the set of synchronous standbys, and SyncMode the mode; empty: commits wait for nobody.
 	Sync     string
 	SyncMode string
+	// End is where the holder before this one ended, if it handed over properly and nobody has written since; nil otherwise.
+	End *election.End
 	// Version is the version of the object that was read.
 	Version string
 }
@@ -47,6 +51,7 @@ func recordOf(lease *coordinationv1.Lease) Record {
 	}
 	r.TimelineStart, _ = postgres.ParseLSN(annotations[naming.AnnotationTimelineStart])
 	r.Timeline, _ = strconv.ParseInt(annotations[naming.AnnotationTimeline], 10, 64)
+	r.End = parseEnd(annotations[naming.AnnotationEnd], lease.Spec.RenewTime)
 	if members := annotations[naming.AnnotationMembers]; members != "" {
 		r.Members = strings.Split(members, ",")
 	}
@@ -109,3 +114,24 @@ func parsePosition(text string) postgres.Position {
 	}
 	return postgres.Position{Timeline: timeline, LSN: lsn}
 }
+
+// formatEnd is where an instance ended, with the time of the update that says so. Every renewal has another time, also that of an
+// agent that knows nothing of this; so what is said is void when somebody has renewed the Lease since.
+func formatEnd(end election.End, at *metav1.MicroTime) string {
+	return strings.Join([]string{end.By, formatPosition(end.Position), formatTime(at)}, " ")
+}
+
+// parseEnd reads what formatEnd makes; nil if it is void.
+func parseEnd(text string, renewed *metav1.MicroTime) *election.End {
+	fields := strings.Fields(text)
+	if len(fields) != 3 || renewed == nil || fields[2] != formatTime(renewed) {
+		return nil
+	}
+	position := parsePosition(fields[1])
+	if position == (postgres.Position{}) {
+		return nil
+	}
+	return &election.End{By: fields[0], Position: position}
+}
+
+func formatTime(t *metav1.MicroTime) string { return t.UTC().Format(metav1.RFC3339Micro) }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/pgsteward/pgsteward/internal/election"
 	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/postgres"
 )
@@ -87,7 +88,7 @@ func (k *Keeper) write(ctx context.Context, seen *coordinationv1.Lease) error {
 		return nil //nolint:nilerr // not ours to take: whoever decides sees the holder and stops wanting it
 	}
 	sent := k.now()
-	written, err := k.api.Update(ctx, desired)
+	written, err := k.api.Update(ctx, desired.lease)
 	k.note(err)
 	k.mu.Lock()
 	k.attempting = false
@@ -96,6 +97,7 @@ func (k *Keeper) write(ctx context.Context, seen *coordinationv1.Lease) error {
 		return fmt.Errorf("updating the lease: %w", err)
 	}
 	won := !k.holding
+	k.timings = desired.timings.Counting(k.wanted)
 	k.holding, k.renewedAt, k.writtenAt, k.byPromises = true, sent, sent, false
 	k.tried, k.triedSyncs = nil, []string{recordOf(written).Sync} // it is in the view from here on, not only when it is observed
 	k.claim.Campaign = false
@@ -113,13 +115,19 @@ func (k *Keeper) write(ctx context.Context, seen *coordinationv1.Lease) error {
 	return nil
 }
 
+// attempted is a Lease that is sent, and the timings that are in it.
+type attempted struct {
+	lease   *coordinationv1.Lease
+	timings Timings
+}
+
 // begin is desired, and takes note that the request is on its way: no promise is given meanwhile.
-func (k *Keeper) begin(seen *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+func (k *Keeper) begin(seen *coordinationv1.Lease) (attempted, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	desired, err := k.desired(seen)
 	if err != nil {
-		return nil, err
+		return attempted{}, err
 	}
 	k.attempting = true
 	if sync := desired.Annotations[naming.AnnotationSync]; sync != recordOf(seen).Sync && !slices.Contains(k.triedSyncs, sync) {
@@ -131,7 +139,7 @@ func (k *Keeper) begin(seen *coordinationv1.Lease) (*coordinationv1.Lease, error
 			k.tried = append(k.tried[:0:0], slices.Compact(slices.Sorted(slices.Values(slices.Concat(k.tried...)))))
 		}
 	}
-	return desired, nil
+	return attempted{lease: desired, timings: k.wanted}, nil
 }
 
 // maxTried bounds how many publications without an answer are kept one by one.
@@ -151,6 +159,8 @@ func (k *Keeper) mayWrite(record Record) error {
 		return ErrHeldByOther
 	case claim.Seen.Version != "" && !mine && !decided:
 		return ErrHeldByOther
+	case claim.Sync != nil && !mine && record.Version != claim.Seen.Version:
+		return ErrHeldByOther // it replaces the set of that very version
 	case record.Holder == k.self && record.HolderPod != "" && !mine && !view.Expired:
 		return ErrOtherPod
 	}
@@ -179,7 +189,7 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(seen.Spec.LeaseTransitions, 0) + 1)
 	}
 	lease.Spec.HolderIdentity = ptr.To(k.self)
-	lease.Spec.LeaseDurationSeconds = ptr.To(int32(k.timings.Duration / time.Second))
+	lease.Spec.LeaseDurationSeconds = ptr.To(int32(k.wanted.Duration / time.Second))
 	lease.Spec.RenewTime = &now
 	if lease.Annotations == nil {
 		lease.Annotations = map[string]string{}
@@ -192,8 +202,9 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 		}
 	}
 	lease.Annotations[naming.AnnotationHolderPod] = k.pod
+	delete(lease.Annotations, naming.AnnotationEnd)
 	k.publication.putIn(lease.Annotations)
-	if claim.Timeline > record.Timeline {
+	if claim.Timeline > recordOf(lease).Timeline {
 		lease.Annotations[naming.AnnotationTimeline] = strconv.FormatInt(claim.Timeline, 10)
 	}
 	if claim.Sync != nil && !k.isMine(record) {
@@ -202,14 +213,15 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 	return lease, nil
 }
 
-// HandOver makes the target the holder, in one update. To be called when PostgreSQL has stopped, at that position. The agent must
-// not be the holder any more from now on, whatever comes of it: only what is then read from the API server says who is.
-func (k *Keeper) HandOver(ctx context.Context, target string, end postgres.Position) error {
+// HandOver makes the target the holder, in one update. To be called when PostgreSQL has stopped, at that position; clean says that
+// it was shut down properly, so that nothing comes after. The agent must not be the holder any more from now on, whatever comes of
+// it: only what is then read from the API server says who is.
+func (k *Keeper) HandOver(ctx context.Context, target string, end postgres.Position, clean bool) error {
 	k.Hold(false)
 	k.writing.Lock()
 	defer k.writing.Unlock()
 	k.mu.Lock()
-	k.holding = false
+	k.lose()
 	k.mu.Unlock()
 	err := k.change(ctx, func(lease *coordinationv1.Lease) {
 		now := metav1.NewMicroTime(time.Now())
@@ -218,6 +230,10 @@ func (k *Keeper) HandOver(ctx context.Context, target string, end postgres.Posit
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
 		delete(lease.Annotations, naming.AnnotationHolderPod)
 		lease.Annotations[naming.AnnotationPosition] = formatPosition(end)
+		delete(lease.Annotations, naming.AnnotationEnd)
+		if clean {
+			lease.Annotations[naming.AnnotationEnd] = formatEnd(election.End{By: k.self, Position: end}, &now)
+		}
 	})
 	if err != nil {
 		return fmt.Errorf("handing the lease to %s: %w", target, err)

@@ -24,7 +24,8 @@ type Asker interface {
 
 // Poller asks members while it is wanted. It waits for no member before it asks another.
 type Poller struct {
-	ask func() (Asker, error)
+	ask   func() (Asker, error)
+	clock func() time.Duration
 	// heard is called after each answer.
 	heard func()
 	kick  chan struct{}
@@ -46,13 +47,14 @@ type asked struct {
 // Answer is what a member said.
 type Answer struct {
 	Status agentapi.Status
-	// Asked is when the question was sent.
-	Asked time.Time
+	// Asked is when the question was sent; AskedAt as the poller's clock has it, which goes on while the machine sleeps.
+	Asked   time.Time
+	AskedAt time.Duration
 }
 
 // NewPoller is a poller that asks nobody yet. The asker is made for each question, since certificates change.
-func NewPoller(ask func() (Asker, error), heard func()) *Poller {
-	return &Poller{ask: ask, heard: heard, kick: make(chan struct{}, 1), asked: map[string]asked{}}
+func NewPoller(ask func() (Asker, error), clock func() time.Duration, heard func()) *Poller {
+	return &Poller{ask: ask, clock: clock, heard: heard, kick: make(chan struct{}, 1), asked: map[string]asked{}}
 }
 
 // Want says whom to ask from now on; nil: nobody, and what was answered is forgotten.
@@ -142,7 +144,7 @@ func (p *Poller) due() (due []agentapi.Member) {
 func (p *Poller) askOne(ctx context.Context, member agentapi.Member) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	began := time.Now()
+	began, at := time.Now(), p.clock()
 	var status agentapi.Status
 	asker, err := p.ask()
 	if err == nil { // else there are no certificates yet: every member stays unknown
@@ -153,7 +155,7 @@ func (p *Poller) askOne(ctx context.Context, member agentapi.Member) {
 	found.asking = false
 	heard := err == nil && status.Instance == member.Name
 	if heard {
-		found.answer = &Answer{Status: status, Asked: began}
+		found.answer = &Answer{Status: status, Asked: began, AskedAt: at}
 	} else if found.answer != nil && time.Since(found.answer.Asked) > timeout {
 		found.answer, found.since = nil, began
 	}

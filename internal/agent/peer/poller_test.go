@@ -43,7 +43,7 @@ func TestPoller(t *testing.T) {
 			return nil, errors.New("no certificate")
 		}
 		return asked, nil
-	}, func() { heard.Add(1) })
+	}, func() time.Duration { return time.Hour }, func() { heard.Add(1) })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); poller.Run(ctx) }()

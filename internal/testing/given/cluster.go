@@ -76,6 +76,12 @@ func (b *ClusterBuilder) DeletesVolumes() *ClusterBuilder { b.f.KeepVolumes = fa
 // HasSystem is a cluster whose PostgreSQL system is known.
 func (b *ClusterBuilder) HasSystem() *ClusterBuilder { b.f.SystemIdentifier = System; return b }
 
+// Forces is an instance that a user lets take over whatever it lacks.
+func (b *ClusterBuilder) Forces(instance string) *ClusterBuilder {
+	b.f.Force = instance
+	return b
+}
+
 // Wish is the instance that a user wants to be primary.
 func (b *ClusterBuilder) Wish(target string) *ClusterBuilder { b.f.Wish = target; return b }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -13,13 +14,21 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+// errNotServed is a connection that was accepted, and then not served in time.
+var errNotServed = errors.New("accepted, and not served in time")
+
 // connect opens a connection within the limits of the timing.
 func connect(ctx context.Context, host string, t timing) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig("sslmode=require host=" + host)
 	if err != nil {
 		return nil, err
 	}
-	config.DialFunc = (&net.Dialer{Timeout: t.dial}).DialContext
+	accepted := false
+	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{Timeout: t.dial}).DialContext(ctx, network, address)
+		accepted = err == nil
+		return conn, err
+	}
 	config.LookupFunc = func(ctx context.Context, host string) ([]string, error) {
 		ctx, cancel := context.WithTimeout(ctx, t.dial)
 		defer cancel()
@@ -29,7 +38,11 @@ func connect(ctx context.Context, host string, t timing) (*pgx.Conn, error) {
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // one round trip, nothing kept on the server
 	ctx, cancel := context.WithTimeout(ctx, t.connect)
 	defer cancel()
-	return pgx.ConnectConfig(ctx, config)
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil && accepted && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", errNotServed, err)
+	}
+	return conn, err
 }
 
 // drop closes a connection and does not wait for the server.

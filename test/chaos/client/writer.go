@@ -36,7 +36,13 @@ type writer struct {
 	asksFirst  bool // asks whether the server is a standby, so that its log is not filled with refusals
 
 	conn *pgx.Conn
+	// patience multiplies the limit for a new connection
+	patience int
 }
+
+// mostPatience is for a server that accepts connections and is too busy to serve them in time: to give each up and begin anew
+// would keep it busy for ever.
+const mostPatience = 4
 
 func (w *writer) run(ctx context.Context) {
 	tick := time.NewTicker(w.timing.interval)
@@ -66,11 +72,16 @@ func (w *writer) run(ctx context.Context) {
 // write inserts the row, and fills in what the server says.
 func (w *writer) write(ctx context.Context, round int32, a *ack) error {
 	if w.conn == nil {
-		conn, err := connect(ctx, w.host, w.timing)
+		patient := w.timing
+		patient.connect *= time.Duration(max(1, w.patience))
+		conn, err := connect(ctx, w.host, patient)
+		if errors.Is(err, errNotServed) {
+			w.patience = min(2*max(1, w.patience), mostPatience)
+		}
 		if err != nil {
 			return err
 		}
-		w.conn = conn
+		w.conn, w.patience = conn, 1
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.timing.statement)
 	defer cancel()
