@@ -116,6 +116,9 @@ type PostgresClusterSpec struct {
 	// +optional
 	Upgrade UpgradeSpec `json:"upgrade,omitzero"`
 
+	// Backup says when backups are made, where they go and for how long they are kept. It is not part of the API yet: see ADR 16.
+	Backup *BackupSpec `json:"-"`
+
 	// suspend stops all instances and keeps their volumes; false starts them again with the same data.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
@@ -179,6 +182,9 @@ type BootstrapSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is used once, when the cluster is created, and cannot be changed; leave it as it was"
 	// +optional
 	InitDB *InitDBSpec `json:"initdb,omitempty"`
+
+	// Recovery makes the data from a backup of this or another cluster. It is not part of the API yet: see ADR 16.
+	Recovery *RecoverySpec `json:"-"`
 }
 
 // InitDBSpec makes a new, empty PostgreSQL system with one database for the application.
@@ -217,4 +223,8 @@ type DeletionSpec struct {
 	// +kubebuilder:default=Retain
 	// +optional
 	Volumes RetentionPolicy `json:"volumes,omitempty"`
+
+	// Backups: Retain keeps the backups of a deleted cluster: the repository's volume, or what is in the bucket. Delete removes the
+	// volume; what is in a bucket stays in any case. It is not part of the API yet: see ADR 16.
+	Backups RetentionPolicy `json:"-"`
 }

@@ -122,6 +122,9 @@ func (a *Agent) bootstrap(ctx context.Context, w *world) outcome {
 	if !a.fresh(w) {
 		return outcome{state: agentapi.StateWaiting, notReady: "taking the lease", problem: a.leaseProblem(w)}
 	}
+	if a.config.Recovery != nil {
+		return a.recoverData(ctx, w)
+	}
 	if a.seed.isSettled() && !w.now.Before(a.clones.next) {
 		a.log.Info("Making a new PostgreSQL system")
 		seeder := a.seeder
@@ -233,6 +236,7 @@ func (a *Agent) settings(w *world, upstream string) postgres.Settings {
 	detached := a.detach || w.server.Detached && a.outside
 	settings.Closed = a.switching.isClosed() || detached
 	settings.Upgrade = a.config.Upgrade != nil && (a.config.Upgrade.Seed != "" || a.config.Upgrade.Origin != "")
+	settings.ArchiveCommand = a.archiveCommand()
 	if !detached { // nobody waits for what a detached server commits
 		settings.SyncStandbys = syncNames(a.syncToUse(w))
 	}
@@ -304,6 +308,9 @@ func (a *Agent) reload(ctx context.Context, w *world, upstream string) {
 	a.confClosed = settings.Closed
 	certificates := a.files.certificatesChanged(a.options.Paths)
 	if changed || certificates || a.reloadPID == w.server.PID {
+		if certificates {
+			a.reloadBackupServer()
+		}
 		a.log.Info("Reloading PostgreSQL", "configuration", changed, "certificates", certificates)
 		a.upstream = upstream
 		a.reloadPID, a.reloadedAt = 0, time.Now()

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pgsteward/pgsteward/internal/agent/backrest"
 	"github.com/pgsteward/pgsteward/internal/agent/conf"
 	"github.com/pgsteward/pgsteward/internal/agent/datadir"
 	"github.com/pgsteward/pgsteward/internal/agent/lease"
@@ -59,6 +60,9 @@ type Agent struct {
 
 	requests  requests
 	switching switching
+	// backupsAsked are asked for; backupRunner makes them, and is set once, under mu.
+	backupsAsked chan backupAsked
+	backupRunner *backrest.Runner
 	// programDigest is Status.AgentDigest.
 	programDigest atomic.Pointer[string]
 	// said is what a major upgrade is doing just now, seen what was last seen of it.
@@ -95,6 +99,7 @@ type memory struct {
 	news     upstreamNews
 	// slots is the task that keeps a standby's slots; slotsNext is when it may begin again.
 	slots     *task
+	backups   backups
 	slotsNext time.Time
 	timelines timelines
 	syncing   syncing
@@ -183,11 +188,12 @@ func New(options Options) *Agent {
 	output := logs.NewOutput(options.Output)
 	log := slog.New(slog.NewJSONHandler(output, &slog.HandlerOptions{Level: options.LogLevel}))
 	a := &Agent{
-		options: options,
-		output:  output,
-		log:     log.With("logger", "agent", "instance", options.Instance),
-		reader:  logs.NewReader(log),
-		kick:    make(chan struct{}, 1),
+		options:      options,
+		output:       output,
+		log:          log.With("logger", "agent", "instance", options.Instance),
+		reader:       logs.NewReader(log),
+		kick:         make(chan struct{}, 1),
+		backupsAsked: make(chan backupAsked, 4),
 		children: &supervise.Children{
 			Credential: options.Credential,
 		},
@@ -245,6 +251,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		Board: a.board, Log: a.log,
 		Fresh: a.freshStatus, Promise: a.promise, Switchover: a.askSwitchover, HandOver: a.askHandOver,
 		Restart: a.askRestart, UpgradeSwitchover: a.askUpgradeSwitchover,
+		Backup: a.askBackup, CancelBackup: a.cancelBackup,
 	}
 	a.run(func() {
 		serve.Run(background, a.address(a.options.Ports.Agent), api.Handler(), a.certificates().Server(), a.log)
@@ -331,6 +338,7 @@ func (a *Agent) shutdown(ctx context.Context) {
 	for _, task := range []*task{a.switching.task, a.upgradeWork.task, a.besides.work, a.besides.look, a.besides.keep, a.seed, a.setup, a.labels, a.slots} {
 		task.stop()
 	}
+	a.stopBackups()
 	keeper, wasWritable := a.leaseKeeper(), a.server.Snapshot().Writable
 	wrote := keeper != nil && keeper.View().Holding
 	a.run(func() { a.beatWhileStopping(ctx) })

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pgsteward/pgsteward/internal/agent/backrest"
 	"github.com/pgsteward/pgsteward/internal/agent/datadir"
 	"github.com/pgsteward/pgsteward/internal/agent/lease"
 	"github.com/pgsteward/pgsteward/internal/agent/role"
@@ -42,6 +43,10 @@ type Options struct {
 	// socket. They are for an agent that runs as root, as in tests.
 	Credential *syscall.Credential
 	Users      []string
+
+	// BackupHost changes where an instance's data is for a backup; nil: all have it in the same place. It is for tests, in which they do
+	// not.
+	BackupHost func(instance string, host backrest.Host) backrest.Host
 
 	// Watchdog is the command that becomes the watchdog, by calling supervise.Guard; empty: there is none.
 	Watchdog []string
@@ -85,11 +90,13 @@ type Ports struct {
 	Postgres int
 	Agent    int
 	Health   int
+	// Backup is where the instance serves backups.
+	Backup int
 }
 
 // DefaultPorts are those of an instance's Pod.
 func DefaultPorts() Ports {
-	return Ports{Postgres: naming.PortPostgres, Agent: naming.PortAgent, Health: naming.PortHealth}
+	return Ports{Postgres: naming.PortPostgres, Agent: naming.PortAgent, Health: naming.PortHealth, Backup: naming.PortBackup}
 }
 
 // Bounds and intervals of the loop.

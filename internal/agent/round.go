@@ -88,6 +88,7 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 	}
 	a.observe(ctx, w)
 	a.keepReserve(w)
+	a.prepareBackups(ctx, background, w)
 	if w.foundErr != nil {
 		if result := a.unreadable(ctx, w); result != nil {
 			return *result
@@ -128,6 +129,8 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 		a.log.Info("Deciding", "action", w.decision.Action.String(), "rule", w.decision.Rule,
 			"upstream", w.decision.Upstream, "reason", w.decision.Reason)
 	}
+	defer a.takeBackups(background, w)
+	a.watchArchiver(ctx, w)
 	return a.act(ctx, w)
 }
 

@@ -36,6 +36,7 @@ func (a *Agent) publish(w world, result outcome) bool {
 			status.Problem = problem(reasonConfiguration, text)
 		}
 	}
+	a.describeBackups(&status)
 	describeData(&w, &status)
 	notReady := result.notReady
 	if result.state == agentapi.StateRunning && w.state != nil {

@@ -55,6 +55,9 @@ type Config struct {
 	ForceFailover string `json:"forceFailover,omitempty"`
 	// Upgrade is the major upgrade that is under way, or is to be checked; nil: none.
 	Upgrade *Upgrade `json:"upgrade,omitempty"`
+	// Backup is how the cluster is backed up; nil: not at all. Recovery is the backup that its data is made from; nil: it is new.
+	Backup   *BackupConfig `json:"backup,omitempty"`
+	Recovery *Recovery     `json:"recovery,omitempty"`
 }
 
 // FenceAll in Config.Fenced stands for every instance.
@@ -215,6 +218,12 @@ type Status struct {
 	LiveVersion string `json:"liveVersion,omitempty"`
 	// Upgrade is what it knows of a major upgrade; nil: nothing.
 	Upgrade *UpgradeStatus `json:"upgrade,omitempty"`
+
+	// Archive is how a primary's WAL goes into the repository; nil if it does not. Repository is what that has, from who uses it: the
+	// primary, or the repository host. Backup is the one that runs there, or ran last.
+	Archive    *Archive          `json:"archive,omitempty"`
+	Repository *RepositoryReport `json:"repository,omitempty"`
+	Backup     *BackupRun        `json:"backup,omitempty"`
 
 	// Problem is what is wrong, if something is.
 	Problem *Problem `json:"problem,omitempty"`

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -51,6 +52,7 @@ func agentConfig(in Input) agentapi.Config {
 		config.Members = append(config.Members, member)
 	}
 	config.Parameters = parameters(c)
+	config.Backup, config.Recovery = backupConfig(c), recovery(c)
 	return config
 }
 
@@ -94,6 +96,9 @@ func appNames(c *v1.PostgresCluster) (database, owner string) {
 		if b.InitDB.Owner != "" {
 			owner = b.InitDB.Owner
 		}
+	}
+	if b := c.Spec.Bootstrap; b != nil && b.Recovery != nil {
+		database, owner = cmp.Or(b.Recovery.Database, database), cmp.Or(b.Recovery.Owner, owner)
 	}
 	return database, owner
 }

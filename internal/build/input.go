@@ -35,9 +35,11 @@ type Input struct {
 	SystemIdentifier string
 	Holder           string
 	// Volumes are the volumes that exist: what cannot be changed of them is left as it is.
-	Volumes     []facts.Volume
-	Credentials credential.Set
-	Settings    Settings
+	Volumes []facts.Volume
+	// RepositoryVolume is that of the backups; nil: there is none.
+	RepositoryVolume *facts.Volume
+	Credentials      credential.Set
+	Settings         Settings
 }
 
 // Object is one object to apply.
@@ -62,10 +64,11 @@ func Objects(in Input) []Object {
 	if budget := disruptionBudget(in); budget != nil {
 		objects = append(objects, budget)
 	}
+	objects = append(objects, repositoryHost(in)...)
 	for _, m := range in.Members {
 		objects = append(objects, dataVolume(in, m), statefulSet(in, m))
 	}
-	return objects
+	return append(objects, scheduled(in)...)
 }
 
 // Access is what the operator itself needs before it can read or write the cluster's Secrets.

@@ -64,7 +64,7 @@ func podSpec(in Input, m plan.Member) *coreac.PodSpecApplyConfiguration {
 		WithSecurityContext(podSecurity(in.Settings)).
 		WithInitContainers(installContainer(in)).
 		WithContainers(postgresContainer(in, m)).
-		WithVolumes(podVolumes(c.Name, m)...)
+		WithVolumes(podVolumes(c, m)...)
 	if m.Carry != "" {
 		spec.WithInitContainers(carryContainer(in, m)).
 			WithVolumes(coreac.Volume().WithName(naming.VolumeCarried).WithEmptyDir(coreac.EmptyDirVolumeSource()))
@@ -124,6 +124,7 @@ func postgresContainer(in Input, m plan.Member) *coreac.ContainerApplyConfigurat
 			containerPort(naming.PortAgentName, naming.PortAgent),
 			containerPort(naming.PortHealthName, naming.PortHealth),
 		).
+		WithPorts(backupPorts(c)...).
 		// the agent answers for itself, not for PostgreSQL, at startup and liveness: recovery and cloning may take hours
 		WithStartupProbe(probe("/startupz", 1, 120)).
 		WithLivenessProbe(probe("/livez", 10, 3)).
@@ -168,7 +169,8 @@ func carriedMount() *coreac.VolumeMountApplyConfiguration {
 }
 
 // podVolumes are the volumes of an instance's Pod.
-func podVolumes(cluster string, m plan.Member) []*coreac.VolumeApplyConfiguration {
+func podVolumes(c *v1.PostgresCluster, m plan.Member) []*coreac.VolumeApplyConfiguration {
+	cluster := c.Name
 	emptyDir := func(name string) *coreac.VolumeApplyConfiguration {
 		return coreac.Volume().WithName(name).WithEmptyDir(coreac.EmptyDirVolumeSource())
 	}
@@ -177,7 +179,7 @@ func podVolumes(cluster string, m plan.Member) []*coreac.VolumeApplyConfiguratio
 		projectedSecret(naming.ReplicationSecret(cluster), naming.DirReplication, naming.KeyTLSCert, naming.KeyTLSKey, naming.KeyCACert),
 		projectedSecret(naming.AppSecret(cluster), naming.DirApp, naming.KeyUser, naming.KeyPassword, naming.KeyDBName),
 		projectedSecret(naming.SuperuserSecret(cluster), naming.DirSuperuser, naming.KeyUser, naming.KeyPassword),
-	)
+	).WithSources(backupSecrets(c)...)
 	return []*coreac.VolumeApplyConfiguration{
 		coreac.Volume().WithName(naming.VolumeData).WithPersistentVolumeClaim(
 			coreac.PersistentVolumeClaimVolumeSource().WithClaimName(naming.DataVolume(m.Name))),

@@ -103,8 +103,9 @@ type Ref struct{ Kind, Name string }
 
 // Unwanted are objects that the cluster must not have in its present shape.
 func Unwanted(in Input) []Ref {
+	refs := unwantedBackups(in)
 	if disruptionBudget(in) == nil {
-		return []Ref{{Kind: "PodDisruptionBudget", Name: naming.DisruptionBudget(in.Cluster.Name)}}
+		refs = append(refs, Ref{Kind: "PodDisruptionBudget", Name: naming.DisruptionBudget(in.Cluster.Name)})
 	}
-	return nil
+	return refs
 }

@@ -23,6 +23,7 @@ type podWish struct {
 	PullSecrets []corev1.LocalObjectReference `json:"pullSecrets,omitempty"`
 	Scheduling  *v1.SchedulingSpec            `json:"scheduling,omitempty"`
 	Restart     string                        `json:"restart,omitempty"`
+	Backup      []string                      `json:"backup,omitempty"`
 }
 
 // SpecHash is the hash of what the spec wants of a Pod: instances whose Pod has another one are restarted, one at a time.
@@ -44,7 +45,7 @@ func (in Input) hash(version string) string {
 func specHash(c *v1.PostgresCluster, image, minor string) string {
 	wish := podWish{
 		Image: image, Minor: minor, Resources: c.Spec.Resources, PullSecrets: c.Spec.ImagePullSecrets,
-		Restart: c.Annotations[naming.AnnotationRestart],
+		Restart: c.Annotations[naming.AnnotationRestart], Backup: mountedForBackups(c),
 	}
 	if s := c.Spec.Scheduling; len(s.NodeSelector) > 0 || len(s.Tolerations) > 0 || s.Affinity != nil {
 		wish.Scheduling = &s
@@ -62,6 +63,9 @@ func specHash(c *v1.PostgresCluster, image, minor string) string {
 func Outdated(c *v1.PostgresCluster, pod *corev1.Pod) bool {
 	if version := pod.Annotations[naming.AnnotationVersion]; version != "" && version != c.Spec.Version {
 		return false // of another major: that is the upgrade's
+	}
+	if c.Spec.Backup != nil && pod.Annotations[naming.AnnotationArchives] == "" {
+		return true // it does not archive
 	}
 	if hash, has := pod.Annotations[naming.AnnotationSpecHash]; has {
 		return hash != SpecHash(c)
@@ -97,6 +101,9 @@ func podAnnotations(in Input, m plan.Member) map[string]string {
 		"kubectl.kubernetes.io/default-container": naming.ContainerPostgres,
 		naming.AnnotationSpecHash:                 in.hash(version),
 		naming.AnnotationVersion:                  version,
+	}
+	if c.Spec.Backup != nil {
+		annotations[naming.AnnotationArchives] = "true"
 	}
 	if at := c.Annotations[naming.AnnotationRestart]; at != "" {
 		annotations[naming.AnnotationRestart] = at

@@ -58,7 +58,9 @@ type Cluster struct {
 	Images      map[string]string
 	Upgrade     Upgrade
 	KeepVolumes bool
-	Storage     Storage
+	// DeleteBackups says that the volume of the backups goes with the cluster.
+	DeleteBackups bool
+	Storage       Storage
 	// Suspend says that no instance is to run.
 	Suspend bool
 
@@ -92,6 +94,10 @@ type Cluster struct {
 	OrphanPods []string
 	// Leftovers are the cluster's other objects, as kind/name: what a deletion has still to remove.
 	Leftovers []string
+	// Backup is what is known of backups; nil: the spec wants none.
+	Backup *Backup
+	// RepositoryVolume is the volume of the backups; nil: there is none.
+	RepositoryVolume *Volume
 	// Problems are what is wrong with the cluster as a whole, e.g. a storage class that does not exist.
 	Problems []Problem
 	// Notes are what its users should know although nothing is wrong.

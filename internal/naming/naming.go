@@ -88,6 +88,8 @@ const (
 	AnnotationRestart = "pgsteward.io/restart"
 	// AnnotationSpecHash has, on a Pod, the hash of what the spec wants of a Pod. It does not change with the operator's version.
 	AnnotationSpecHash = "pgsteward.io/spec-hash"
+	// AnnotationArchives is on Pods whose agent can archive WAL and make backups.
+	AnnotationArchives = "pgsteward.io/archives"
 	// AnnotationHoldUpgrades, "true" on a PostgresCluster, makes OLM wait with upgrading the operator.
 	AnnotationHoldUpgrades = "pgsteward.io/hold-upgrades"
 	// AnnotationUpgradeSwitchover, "now" on a PostgresCluster, lets a major upgrade switch over that waits for it.
@@ -122,6 +124,9 @@ const (
 	// PortHealth serves probes and metrics.
 	PortHealth     = 8081
 	PortHealthName = "health"
+	// PortBackup serves data and WAL to the other hosts of the cluster, over mutual TLS (pgBackRest's own port).
+	PortBackup     = 8432
+	PortBackupName = "backup"
 )
 
 // Containers and volumes of an instance's Pod.
@@ -130,6 +135,9 @@ const (
 	ContainerInstall  = "install"
 	// ContainerCarry copies the old programs of PostgreSQL for a major upgrade.
 	ContainerCarry = "carry"
+	// ContainerRepository is the container of a repository host's Pod, ContainerBackup that of a scheduled backup's.
+	ContainerRepository = "repository"
+	ContainerBackup     = "backup"
 
 	VolumeData    = "data"
 	VolumeProgram = "program"
@@ -171,6 +179,9 @@ const (
 	DirReplication = "replication"
 	DirApp         = "app"
 	DirSuperuser   = "superuser"
+	// DirBackup and DirRecovery have the secrets of the repositories for backups and for a recovery.
+	DirBackup   = "backup"
+	DirRecovery = "recovery"
 )
 
 // Roles of PostgreSQL.
@@ -199,6 +210,10 @@ const (
 	KeyTLSCert  = "tls.crt"
 	KeyTLSKey   = "tls.key"
 	KeyCACert   = "ca.crt"
+	// KeyS3Key and KeyS3Secret are in the Secret of an S3 repository, KeyPassphrase in that of its encryption.
+	KeyS3Key      = "access-key-id"
+	KeyS3Secret   = "secret-access-key"
+	KeyPassphrase = "passphrase"
 )
 
 // MaxReplicas is the greatest number of instances of a cluster.
@@ -286,6 +301,36 @@ const SecretsRole = "pgsteward-secrets"
 
 // DisruptionBudget is the name of the cluster's PodDisruptionBudget.
 func DisruptionBudget(cluster string) string { return cluster }
+
+// Repository is the name of the StatefulSet and the Service of the cluster's repository host; its Pod is Pod of that.
+func Repository(cluster string) string { return cluster + "-repository" }
+
+// RepositoryVolume is the name of the volume claim with the backups.
+func RepositoryVolume(cluster string) string { return cluster + "-repository" }
+
+// RepositoryLabels are on every object of the repository host.
+func RepositoryLabels(cluster string) map[string]string {
+	labels := ClusterLabels(cluster)
+	labels[LabelInstance] = Repository(cluster)
+	labels[LabelComponent] = "repository"
+	return labels
+}
+
+// RepositorySelector selects the repository host's Pod.
+func RepositorySelector(cluster string) map[string]string {
+	return map[string]string{LabelCluster: cluster, LabelComponent: "repository"}
+}
+
+// BackupJob is the name of the CronJob that asks for backups, and of its ServiceAccount, Role and RoleBinding.
+func BackupJob(cluster string) string { return cluster + "-backup" }
+
+// BackupJobLabels are on the Pods of scheduled backups. They have no label of the cluster, since they are none of its instances.
+func BackupJobLabels(cluster string) map[string]string {
+	return map[string]string{LabelName: ManagedBy, LabelAppInstance: cluster, LabelComponent: "backup"}
+}
+
+// FirstBackup is the name of the PostgresBackup that is made when there is none yet of the stanza.
+func FirstBackup(cluster, stanza string) string { return cluster + "-" + stanza }
 
 // ClusterLabels are on every object of the cluster.
 func ClusterLabels(cluster string) map[string]string {

@@ -284,5 +284,6 @@ func withoutPositions(s agentapi.Status) agentapi.Status {
 		}
 		s.Upgrade = &upgrade
 	}
+	s.Archive = s.Archive.WithoutPositions()
 	return s
 }

@@ -111,8 +111,9 @@ type ReplaceVolume struct{ Instance string }
 // RemoveInstances deletes all StatefulSets of a cluster that is being deleted.
 type RemoveInstances struct{}
 
-// RemoveRest deletes all other objects of a cluster that is being deleted, its volumes only if DeleteVolumes.
-type RemoveRest struct{ DeleteVolumes bool }
+// RemoveRest deletes all other objects of a cluster that is being deleted, its volumes only if DeleteVolumes, and that of its backups only
+// if DeleteBackups.
+type RemoveRest struct{ DeleteVolumes, DeleteBackups bool }
 
 // Release lets a cluster go whose objects are gone.
 type Release struct{}

@@ -39,6 +39,8 @@ type Settings struct {
 	// Closed keeps clients out, by pg_hba.conf; Upgrade lets in the role of major upgrades. They are no parameters.
 	Closed  bool
 	Upgrade bool
+	// ArchiveCommand is archive_command; empty: WAL is not archived, and archive_mode is off.
+	ArchiveCommand string
 	// SyncStandbys is synchronous_standby_names. It has no effect on a standby.
 	SyncStandbys string
 	// Minimums are numbers that a standby must not go below; nil for a primary.
@@ -81,6 +83,12 @@ func (s Settings) Merge() (merged Parameters, refused []string) {
 		merged[name] = value
 	}
 	maps.Copy(merged, owned)
+	if s.ArchiveCommand != "" {
+		merged["archive_mode"], merged["archive_command"] = "on", s.ArchiveCommand
+		if _, set := merged["archive_timeout"]; !set {
+			merged["archive_timeout"] = "5min"
+		}
+	}
 	if s.ReadOnly {
 		merged["default_transaction_read_only"] = "on"
 	}

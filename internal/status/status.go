@@ -76,6 +76,7 @@ func Compute(in Input) v1.PostgresClusterStatus {
 		}
 	}
 	confirming(f, s.Instances)
+	backups(in, &s)
 	conditions(in, &s)
 	s.Phase = phase(in, &s)
 	return s
@@ -206,6 +207,7 @@ func problems(in Input) []facts.Problem {
 			all = append(all, facts.Problem{Reason: r.Reason, Message: r.Why})
 		}
 	}
+	all = append(all, backupProblems(f)...)
 	var reasons []string
 	first, others := map[string]facts.Problem{}, map[string][]string{}
 	for _, i := range f.Instances {
