@@ -67,7 +67,8 @@ var ours = []string{
 // floors are the least values that replication to MaxReplicas instances, backups and upgrades need.
 var floors = map[string]int{
 	"max_wal_senders": 20, "max_replication_slots": 20, "max_connections": 20, "max_worker_processes": 8,
-	"max_logical_replication_workers": 16, // a major upgrade needs one for each database
+	// A major upgrade needs one of each for every database, and some more while tables are copied.
+	"max_logical_replication_workers": 16, "max_active_replication_origins": 32,
 }
 
 // Merge is the whole of postgresql.conf's parameters, and the names that the user must not set and that were left out.
@@ -93,7 +94,9 @@ func (s Settings) Merge() (merged Parameters, refused []string) {
 		merged["default_transaction_read_only"] = "on"
 	}
 	for name, least := range floors {
-		raise(merged, name, least)
+		if s.Major >= since[name] {
+			raise(merged, name, least)
+		}
 	}
 	for name, least := range s.Minimums {
 		raise(merged, name, least)
@@ -156,7 +159,7 @@ func (s Settings) owned() Parameters {
 const LogName = "postgres"
 
 // since has the major in which a parameter appeared, if that is one of those we run.
-var since = map[string]int{"allow_alter_system": 17}
+var since = map[string]int{"allow_alter_system": 17, "max_active_replication_origins": 18}
 
 func (p Parameters) forMajor(major int) Parameters {
 	for name, first := range since {

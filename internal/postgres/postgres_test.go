@@ -153,6 +153,11 @@ func TestSettings_Merge(t *testing.T) {
 	assert.Equal(t, "300", merged["max_connections"], "a standby has at least what its primary had")
 	assert.Equal(t, "20", merged["max_wal_senders"])
 	assert.Equal(t, "off", merged["allow_alter_system"])
+	assert.Equal(t, "16", merged["max_logical_replication_workers"])
+	assert.NotContains(t, merged, "max_active_replication_origins", "it came with 18")
+	settings.Major = 18
+	merged, _ = settings.Merge()
+	assert.Equal(t, "32", merged["max_active_replication_origins"])
 	assert.Equal(t, merged.String(), merged.String())
 }
 

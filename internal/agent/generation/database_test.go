@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgsteward/pgsteward/internal/agent/generation/generationtest"
+	"github.com/pgsteward/pgsteward/internal/testing/servers"
 )
 
 // splitStatements splits statements that must not be in one transaction, where each begins a line.
@@ -25,11 +25,11 @@ func splitStatements(text string) []string {
 	return found
 }
 
-func eachMajor(t *testing.T, test func(t *testing.T, server *generationtest.Server)) {
+func eachMajor(t *testing.T, test func(t *testing.T, server *servers.Server)) {
 	for _, major := range []int{15, 17, 18} {
 		t.Run(string(rune('0'+major/10))+string(rune('0'+major%10)), func(t *testing.T) {
-			generationtest.Bin(t, major)
-			test(t, generationtest.NewServer(t, major))
+			servers.Bin(t, major)
+			test(t, servers.NewServer(t, major))
 		})
 	}
 }
@@ -41,7 +41,7 @@ func text(t *testing.T, c *pgx.Conn, query string) (found string) {
 }
 
 func TestDDLGuard(t *testing.T) {
-	eachMajor(t, func(t *testing.T, server *generationtest.Server) {
+	eachMajor(t, func(t *testing.T, server *servers.Server) {
 		server.Exec("postgres", `CREATE ROLE app LOGIN; CREATE ROLE other; CREATE TABLE t (a int PRIMARY KEY, b int); CREATE VIEW v AS SELECT 1 AS one;
 			CREATE MATERIALIZED VIEW m AS SELECT 1 AS one; CREATE UNIQUE INDEX m_one ON m (one); CREATE SEQUENCE s;
 			ALTER TABLE t OWNER TO app; ALTER VIEW v OWNER TO app; ALTER MATERIALIZED VIEW m OWNER TO app; ALTER SEQUENCE s OWNER TO app; GRANT ALL ON SCHEMA public TO app`)
@@ -87,7 +87,7 @@ func TestDDLGuard(t *testing.T) {
 }
 
 func TestIdentities(t *testing.T) {
-	eachMajor(t, func(t *testing.T, server *generationtest.Server) {
+	eachMajor(t, func(t *testing.T, server *servers.Server) {
 		server.Exec("postgres", `CREATE TABLE keyed (a int PRIMARY KEY); CREATE TABLE "No Key" (a int); CREATE TABLE nothing (a int PRIMARY KEY); ALTER TABLE nothing REPLICA IDENTITY NOTHING;
 			CREATE TABLE named (a int NOT NULL); CREATE UNIQUE INDEX named_a ON named (a); ALTER TABLE named REPLICA IDENTITY USING INDEX named_a;
 			CREATE TABLE gone (a int NOT NULL); CREATE UNIQUE INDEX gone_a ON gone (a); ALTER TABLE gone REPLICA IDENTITY USING INDEX gone_a; DROP INDEX gone_a;
@@ -114,7 +114,7 @@ func TestIdentities(t *testing.T) {
 }
 
 func TestFixIdentities_busy(t *testing.T) {
-	server := generationtest.NewServer(t, generationtest.Newest(t, 17))
+	server := servers.NewServer(t, servers.Newest(t, 17))
 	server.Exec("postgres", "CREATE TABLE busy (a int)")
 	holder := server.Connect("postgres")
 	_, err := holder.Exec(t.Context(), "BEGIN; SELECT * FROM busy")
@@ -138,7 +138,7 @@ func TestFixIdentities_busy(t *testing.T) {
 }
 
 func TestCopySequences(t *testing.T) {
-	eachMajor(t, func(t *testing.T, server *generationtest.Server) {
+	eachMajor(t, func(t *testing.T, server *servers.Server) {
 		const definitions = `CREATE SEQUENCE fresh START 7; CREATE SEQUENCE used; CREATE SEQUENCE "Set Back"; CREATE SEQUENCE down INCREMENT -1 MAXVALUE 10;
 			CREATE TABLE t (a bigint GENERATED ALWAYS AS IDENTITY, b serial); CREATE SCHEMA "S"; CREATE SEQUENCE "S".small AS smallint CYCLE`
 		for _, database := range []string{"one", "other"} {
@@ -159,7 +159,7 @@ func TestCopySequences(t *testing.T) {
 }
 
 func TestDifferences(t *testing.T) {
-	server := generationtest.NewServer(t, generationtest.Newest(t, 17))
+	server := servers.NewServer(t, servers.Newest(t, 17))
 	for _, database := range []string{"one", "other"} {
 		server.Exec("postgres", "CREATE DATABASE "+database)
 		server.Exec(database, "CREATE EXTENSION hstore; CREATE TABLE same (a int PRIMARY KEY, h hstore); CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'; CREATE TYPE mood AS ENUM ('sad')")
@@ -176,8 +176,8 @@ func TestDifferences(t *testing.T) {
 }
 
 func TestGlobalDifferences(t *testing.T) {
-	major := generationtest.Newest(t, 17)
-	from, to := generationtest.NewServer(t, major), generationtest.NewServer(t, major)
+	major := servers.Newest(t, 17)
+	from, to := servers.NewServer(t, major), servers.NewServer(t, major)
 	from.Exec("postgres", `CREATE ROLE "New One" LOGIN PASSWORD 'secret' CONNECTION LIMIT 5; CREATE ROLE parent; GRANT parent TO "New One"; CREATE ROLE kept CREATEDB; ALTER ROLE postgres PASSWORD 'p'`)
 	to.Exec("postgres", "CREATE ROLE kept; CREATE ROLE only_there")
 	one, other := from.Connect("postgres"), to.Connect("postgres")

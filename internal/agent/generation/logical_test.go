@@ -14,22 +14,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgsteward/pgsteward/internal/agent/datadir"
-	"github.com/pgsteward/pgsteward/internal/agent/generation/generationtest"
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/naming"
+	"github.com/pgsteward/pgsteward/internal/testing/servers"
 )
 
 const (
 	// long bounds what copies data, often is how often something is looked at.
-	long  = 3 * time.Minute
+	long  = 6 * time.Minute
 	often = 200 * time.Millisecond
 )
 
 // logicalCopy is a source and the place of a seed that copies it.
 type logicalCopy struct {
-	source *generationtest.Server
-	target *generationtest.Server
+	source *servers.Server
+	target *servers.Server
 	place  *Place
 	marker *Marker
 
@@ -39,12 +39,12 @@ type logicalCopy struct {
 
 func newLogicalCopy(t *testing.T, from, to int, options ...string) *logicalCopy {
 	t.Helper()
-	bin := generationtest.Bin(t, to)
-	l := &logicalCopy{source: generationtest.NewServer(t, from, options...)}
-	dir := generationtest.Dir(t)
-	chown := func(path string) error { generationtest.Own(t, path); return nil }
+	bin := servers.Bin(t, to)
+	l := &logicalCopy{source: servers.NewServer(t, from, options...)}
+	dir := servers.Dir(t)
+	chown := func(path string) error { servers.Own(t, path); return nil }
 	l.marker = &Marker{ID: "a1", From: from, To: to, Source: "db-1", Method: agentapi.MethodLogical, Databases: map[string]uint32{}}
-	children := &supervise.Children{Credential: generationtest.ServerUser(t)}
+	children := &supervise.Children{Credential: servers.ServerUser(t)}
 	programs := datadir.Programs{Postgres: filepath.Join(bin, "postgres"), InitDB: filepath.Join(bin, "initdb")}
 	programs.Version.Major = to
 	l.place = &Place{
@@ -90,7 +90,7 @@ func (l *logicalCopy) begin(t *testing.T) {
 	t.Helper()
 	require.NoError(t, l.place.makeLogical(t.Context(), l.marker))
 	require.NoError(t, l.place.makeLogical(t.Context(), l.marker), "it is there")
-	l.target = generationtest.Existing(t, l.marker.To, l.place.New.Dir(), l.place.RunDirectory)
+	l.target = servers.Existing(t, l.marker.To, l.place.New.Dir(), l.place.RunDirectory)
 	l.target.Start()
 	l.place.Port, l.place.Local = l.target.Port, l.target.Open
 }
@@ -112,7 +112,7 @@ func (l *logicalCopy) drain(t *testing.T) {
 func (l *logicalCopy) requireSame(t *testing.T) {
 	t.Helper()
 	for database := range l.marker.Databases {
-		differences, err := generationtest.Compare(t.Context(), l.source.Connect(database), l.target.Connect(database))
+		differences, err := servers.Compare(t.Context(), l.source.Connect(database), l.target.Connect(database))
 		require.NoError(t, err)
 		assert.Empty(t, differences, "database %s", database)
 	}
@@ -162,7 +162,10 @@ const objects = `
 
 // writer writes what logical replication has to carry, until it is stopped.
 func writer(ctx context.Context, c *pgx.Conn) error {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
 	for i := 1000; ctx.Err() == nil; i++ {
+		<-ticker.C
 		_, err := c.Exec(ctx, `BEGIN;
 			INSERT INTO "Sales Dept"."Order" ("Customer", note) VALUES ('w', 'written');
 			UPDATE nokey SET b = b || 'u' WHERE a % 100 = `+strconv.Itoa(i%100)+`;
@@ -249,7 +252,7 @@ func checkCopy(t *testing.T, l *logicalCopy) {
 
 // A crash may be anywhere: the copy is broken off at each of its steps in turn, and goes on from there.
 func TestLogicalCopy_resumed(t *testing.T) {
-	l := newLogicalCopy(t, 15, generationtest.Newest(t, 17))
+	l := newLogicalCopy(t, 15, servers.Newest(t, 17))
 	for _, statement := range splitStatements(globals) {
 		l.source.Exec("postgres", statement)
 	}
@@ -285,7 +288,7 @@ func TestLogicalCopy_resumed(t *testing.T) {
 }
 
 func TestLogicalCopy_refused(t *testing.T) {
-	l := newLogicalCopy(t, 15, generationtest.Newest(t, 17))
+	l := newLogicalCopy(t, 15, servers.Newest(t, 17))
 	if l.marker.To < 17 {
 		t.Skip("nothing that PostgreSQL 17 does not have any more")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pgsteward/pgsteward/internal/agent/carry"
 	"github.com/pgsteward/pgsteward/internal/agent/datadir"
+	"github.com/pgsteward/pgsteward/internal/agent/preflight"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/postgres"
 )
@@ -59,7 +60,29 @@ func (p *Place) notPhysical(ctx context.Context, m *Marker) (string, error) {
 			return fmt.Sprintf("%s of the image is of PostgreSQL %d", name, major), err
 		}
 	}
+	if why, err := p.obstacle(ctx, m); why != "" || err != nil {
+		return why, err
+	}
 	return p.otherCollations(ctx, m)
+}
+
+// obstacle is what in the source's databases pg_upgrade would refuse; empty if there is nothing.
+func (p *Place) obstacle(ctx context.Context, m *Marker) (string, error) {
+	dial := func(ctx context.Context, database string) (*pgx.Conn, error) {
+		return p.Remote(ctx, m.Source, database)
+	}
+	found, err := preflight.Obstacles(ctx, dial, preflight.Input{From: m.From, To: m.To})
+	if err != nil || len(found) == 0 {
+		return "", err
+	}
+	why := found[0].Message
+	if len(found[0].Objects) > 0 {
+		why += ": " + strings.Join(found[0].Objects, ", ")
+	}
+	if found[0].Database != "" {
+		why = "database " + found[0].Database + ": " + why
+	}
+	return why, nil
 }
 
 // oldRuns tries the old server here.

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgsteward/pgsteward/internal/agent/generation/generationtest"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/testing/servers"
 )
 
 const (
@@ -21,9 +21,9 @@ const (
 )
 
 // someServer is a server of the newest major before 18 on this machine.
-func someServer(t *testing.T) *generationtest.Server {
+func someServer(t *testing.T) *servers.Server {
 	t.Helper()
-	return generationtest.NewServer(t, generationtest.Newest(t, 17))
+	return servers.NewServer(t, servers.Newest(t, 17))
 }
 
 // find is the finding of a check; nil if there is none.
@@ -82,7 +82,7 @@ func TestCheck(t *testing.T) {
 	require.Len(t, before, 1, "an empty server has nothing that does not go over: %v", before)
 
 	for _, trouble := range troubles {
-		for _, statement := range generationtest.Statements(trouble.make) {
+		for _, statement := range servers.Statements(trouble.make) {
 			server.Exec("app", statement)
 		}
 	}
@@ -110,7 +110,7 @@ func TestCheck(t *testing.T) {
 }
 
 // checkMethods looks at the same server with other ways to upgrade.
-func checkMethods(t *testing.T, server *generationtest.Server) {
+func checkMethods(t *testing.T, server *servers.Server) {
 	t.Helper()
 	inPlace, err := Check(t.Context(), server.Open, Input{From: 17, To: 18, Method: agentapi.MethodInPlace, FreeBytes: plenty})
 	require.NoError(t, err)

@@ -68,7 +68,7 @@ var libraryRules = []libraryRule{
 	{"sigs.k8s.io/controller-runtime/...", []string{
 		"controllers/...", "internal/observe/...", "internal/apply/...", "internal/admission", "internal/webhookcert", "internal/cmd/...",
 	}},
-	{"github.com/jackc/pgx/...", []string{"internal/agent/...", "test/chaos/..."}},
+	{"github.com/jackc/pgx/...", []string{"internal/agent/...", "internal/testing/servers", "test/chaos/..."}},
 	{"github.com/spf13/cobra/...", []string{"", "internal/cmd/..."}},
 	{"k8s.io/client-go/kubernetes/...", []string{
 		"controllers/...", "internal/observe/...", "internal/apply/...", "internal/agent/...", "internal/cmd/...",

@@ -1,4 +1,4 @@
-package generationtest
+package servers
 
 import (
 	"context"
