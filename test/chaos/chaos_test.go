@@ -11,18 +11,40 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // beds keeps the bed in use; a round that fails may leave it beyond use, and then the next gets a new one.
 type beds struct {
 	present *bed
+	made    []*bed
+}
+
+// leave has the beds that are not used any more go, so that they do not take this machine's time; the end of the test waits for it.
+func (s *beds) leave(t *testing.T) {
+	t.Helper()
+	if os.Getenv("CHAOS_KEEP") != "" {
+		return
+	}
+	for _, b := range s.made {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}
+		if err := kube.Delete(t.Context(), namespace); client.IgnoreNotFound(err) != nil {
+			t.Logf("removing %s: %v", b.namespace, err)
+		}
+	}
+	s.made = nil
 }
 
 // get is the present bed of that kind, if it is of use, or a new one.
 func (s *beds) get(t *testing.T, k kind) *bed {
 	t.Helper()
 	if s.present == nil || s.present.kind != k {
+		s.leave(t)
 		s.present = newBed(t, k)
+		s.made = append(s.made, s.present)
 	}
 	return s.present
 }
