@@ -93,6 +93,12 @@ func (a *Agent) settle(ctx context.Context, w *world) *outcome {
 		return nil
 	}
 	marker, err := generation.ReadMarker(a.volume)
+	if err != nil && w.found.Complete {
+		// Nothing but space hangs on it here: a server that can run does not wait for it.
+		a.settleNext = w.now.Add(setupRetry)
+		a.log.Warn("What a major upgrade left is not known", "error", err)
+		return nil
+	}
 	if err != nil {
 		return &outcome{state: agentapi.StateFailed, problem: problem(reasonUpgrade, err.Error())}
 	}
