@@ -9,6 +9,7 @@ import (
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
 // attempt is everything from the choice of the seed to the switchover.
@@ -191,7 +192,7 @@ const late = "without "
 func (p *pass) mayNotSwitch() string {
 	f, u := p.f, p.u
 	if f.Upgrade.Manual && !f.Upgrade.Approved {
-		return "everything is ready; set the annotation pgsteward.io/upgrade-switchover to now"
+		return "everything is ready; set the annotation " + naming.AnnotationUpgradeSwitchover + " to now"
 	}
 	if u.RetryAt != nil && f.Now.Before(u.RetryAt.Time) {
 		return "the last switchover came to nothing, and is tried again soon: " + u.LastFailure

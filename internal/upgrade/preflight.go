@@ -11,6 +11,7 @@ import (
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
 // maxFindings is how many the status holds.
@@ -101,7 +102,7 @@ func unfit(f *facts.Cluster) string {
 	case len(f.Instances) != f.Replicas:
 		return fmt.Sprintf("there are %d instances of %d", len(f.Instances), f.Replicas)
 	case len(f.Fenced) > 0:
-		return "an instance is fenced; remove the annotation pgsteward.io/fenced"
+		return "an instance is fenced; remove the annotation " + naming.AnnotationFenced
 	case f.Switchover != nil && f.Switchover.Phase == v1.SwitchoverInProgress:
 		return "a switchover is under way"
 	case f.Upgrade.SyncRequired > len(f.Instances)-2:
@@ -117,7 +118,7 @@ func unfit(f *facts.Cluster) string {
 		case !heard:
 			return fmt.Sprintf("the agent of %s does not answer the operator", i.Name)
 		case report.UpgradeProtocol < agentapi.UpgradeProtocol:
-			return fmt.Sprintf("the agent of %s is older than this operator and knows nothing of major upgrades; restart the instances first, by the annotation pgsteward.io/restart", i.Name)
+			return fmt.Sprintf("the agent of %s is older than this operator and knows nothing of major upgrades; restart the instances first, by the annotation %s", i.Name, naming.AnnotationRestart)
 		}
 		if i.Name != f.Holder {
 			if why := f.CannotTakeOver(i); why != "" {

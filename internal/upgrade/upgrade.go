@@ -10,6 +10,7 @@ import (
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
 // pass is one pass over a cluster: f are the facts, u the status that is going to be stored, step what comes of it.
@@ -106,8 +107,8 @@ func (p *pass) idle() {
 	}
 	if u != nil && u.Phase == v1.UpgradeFailed && u.From == f.Live && u.To == f.Version && u.Wish == wish(f) {
 		p.step.Problem = &facts.Problem{Reason: v1.ReasonUpgradeFailed, Message: fmt.Sprintf(
-			"the upgrade from %s to %s failed: %s. The cluster is as it was. Mend the cause, then give the annotation pgsteward.io/upgrade-retry a new value; or set spec.version back to %q",
-			u.From, u.To, u.LastFailure, u.From)}
+			"the upgrade from %s to %s failed: %s. The cluster is as it was. Mend the cause, then give the annotation %s a new value; or set spec.version back to %q",
+			u.From, u.To, u.LastFailure, naming.AnnotationUpgradeRetry, u.From)}
 		return
 	}
 	if !later(f.Version, f.Live) {

@@ -18,7 +18,7 @@ var importRules = []importRule{
 		"internal/agentapi", "internal/facts", "internal/postgres", "internal/naming",
 	}},
 	// The only reader and the only writer.
-	{"internal/observe/...", []string{"apis/...", "internal/agentapi", "internal/credential", "internal/facts", "internal/postgres", "internal/naming"}},
+	{"internal/observe/...", []string{"apis/...", "internal/agentapi", "internal/backup", "internal/credential", "internal/facts", "internal/postgres", "internal/naming"}},
 	{"internal/apply/...", []string{"apis/...", "internal/agentapi", "internal/facts", "internal/naming"}},
 	// The operator's webhook, and its certificate.
 	{"internal/admission", []string{"apis/...", "internal/observe", "internal/validate", "internal/facts", "internal/naming"}},
@@ -31,7 +31,7 @@ var importRules = []importRule{
 		"apis/...", "internal/plan", "internal/credential",
 		"internal/agentapi", "internal/backup", "internal/facts", "internal/postgres", "internal/naming",
 	}},
-	{"internal/plan", []string{"apis/...", "internal/upgrade", "internal/backup", "internal/facts", "internal/postgres", "internal/naming"}},
+	{"internal/plan", []string{"apis/...", "internal/agentapi", "internal/upgrade", "internal/backup", "internal/facts", "internal/postgres", "internal/naming"}},
 	{"internal/upgrade", []string{"apis/...", "internal/agentapi", "internal/facts", "internal/postgres", "internal/naming"}},
 	{"internal/backup", []string{"internal/postgres"}},
 	// What runs beside PostgreSQL: it knows nothing of the operator.
