@@ -295,7 +295,7 @@ func (s *stage) speak(instance string) {
 		ServerVersion: "16.14", SystemIdentifier: system, Timeline: 1, LSN: "0/5000000", ConfigGeneration: s.cluster().Generation,
 	}
 	if instance == s.holder() {
-		status.Role = agentapi.RolePrimary
+		status.Role, status.DataRole = agentapi.RolePrimary, agentapi.RolePrimary
 	} else {
 		status.Streaming, status.LagBytes = true, new(int64(0))
 	}

@@ -20,12 +20,17 @@
 //   - The Lease is written only by compare-and-swap on the version that a decision was made from. After a conflict it is decided
 //     anew, from what the Lease says then.
 //   - A renewal counts from before it was sent, and only if its answer came. Expiry counts from when the last change was SEEN,
-//     also after a restart of the agent. Both on a clock that never stops, not even while the machine sleeps.
+//     also after a restart of the agent. Both on a clock that never stops, not even while the machine sleeps; so are the ages of
+//     answers and promises measured.
+//   - A holder counts by the duration in the last update that was answered, or a shorter one (Timings.Counting); others by that in
+//     the Lease that they saw, or a longer one. The watchdog is told a shorter one before it is written.
 //   - PostgreSQL is started read-write or promoted only while the lease is held and fresh (before StopFast). It counts as writing
 //     from before it is told to until its last process has ended. A guard stops it as MustStop says; a watchdog, which is
 //     another process, kills it at StopKill also while the agent stands still.
 //   - From when an update that hands the lease over is sent on, answered or not, the agent holds nothing; it may write again only
-//     after it has renewed the Lease as its recorded holder.
+//     after it has renewed the Lease as its recorded holder. A holder that cannot write the Lease may have the target take it, at the
+//     one version of it in which it is the holder (POST /v1/handover).
+//   - Lease.End is written by a hand-over only (Decision.Clean), and void from the next renewal on, whoever it is by.
 //   - Every update by the holder names all members that its configuration knows; it goes on by promises (Held.ByPromises) only if
 //     every name in the last update that was answered, and in any sent since that was not, has promised.
 //   - The timeline of a decision is in the Lease before PostgreSQL is promoted to it. The synchronous set is changed in the steps
@@ -64,8 +69,14 @@
 // use and everything before it is confirmed. So of any n-k+1 of the set one has every commit; and a candidate that is not behind
 // any of them has them all: data on one timeline is the same up to its end, and a primary of a later timeline had everything when it
 // began it, by the same argument. The answers must have been asked for after the lease was seen expired and the candidate's own
-// promise had ended, when nothing is acknowledged any more. In preferred mode, with no standby, the set is empty: then only the primary's own data is complete, and
+// promise had ended, when nothing is acknowledged any more; or, if the holder itself hands over, after the last process of its server
+// had ended (Server.Ended), however short that server lived. In preferred mode, with no standby, the set is empty: then only the primary's own data is complete, and
 // nobody takes over from it.
+//
+// A primary that was shut down properly and hands over says where it ended (Lease.End). Until somebody renews the Lease nothing is
+// acknowledged beyond: whoever has reached that has every commit, whatever the set says. The target begins by publishing the set by
+// which it will write (firstSync), in the update that takes the Lease, if so many of that set have everything up to the end: of those
+// in both sets all but those that the published one does without, and the last primary itself, which is no member of its own set.
 //
 // Timelines are given once: the Lease has the highest that was ever given, and who is to be promoted writes a higher one first. If two
 // could make the same, their data could not be told apart later.
@@ -73,7 +84,8 @@
 // # The rules, in order; the first that applies decides
 //
 //  1. fenced: this instance is fenced by hand. Stop; a lease that is held is kept.
-//  2. lease-unknown: the Lease cannot be read. Standby data runs as a standby of whatever it followed last; anything else waits.
+//  2. lease-unknown: the Lease cannot be read. Standby data runs as a standby of who says to be the primary, else of whatever it
+//     followed last; anything else waits.
 //  3. wrong-data: the data is of another system than the cluster's. Nothing is started (SystemMismatch).
 //  4. other-pod: I am the recorded holder, but the Lease names another Pod of mine that did not say that it stopped. It may be alive
 //     on a node that was cut off: wait until the Lease has run out since its last change was seen, and one other member of it has
@@ -81,12 +93,14 @@
 //  5. hand-over: I am the recorded holder, and the lease is to be handed over. With a target that streams and lags little: Stop; then
 //     HandOver to one that says, after the stop, that it has received the last record. Without, a switchover is refused, or undone
 //     after HandOverBound; a Pod that ends Releases.
-//  6. holder-failing: I am the recorded holder, and my PostgreSQL did not come back within the bounds of the configuration. HandOver
-//     to whoever could campaign if the lease had run out when it went down, once nothing of PostgreSQL runs.
+//  6. holder-failing: I am the recorded holder, and my PostgreSQL did not come back within the bounds of the configuration. If by the
+//     answers since it went down somebody could campaign, Stop it; and when nothing of it runs any more, HandOver to whoever could
+//     campaign by answers since then, for which it stays stopped for AnswerWait at most.
 //  7. holder-with-data: I am the recorded holder and have data. RunPrimary.
 //  8. holder-forgotten: nobody is the recorded holder, but I renewed the Lease a moment ago and have data: the Lease was deleted
-//     and made anew. RunPrimary, which takes it back. Nobody else takes it meanwhile: that needs everybody's position and promise
-//     (rules 15 to 18), and whoever writes is the furthest.
+//     and made anew. RunPrimary, which takes it back with what it had written there; a timeline to promote to comes from the Lease
+//     as always. Nobody else takes it meanwhile: that needs everybody's position and promise (rules 15 to 18), and whoever writes is
+//     the furthest.
 //  9. holder-bootstrap: I am the holder, have no data, and no system was ever made: Bootstrap (initdb was interrupted).
 //  10. holder-data-lost: I am the holder and have no data otherwise: HandOver as in rule 6, else DataLost; never a new system.
 //  11. failover: another instance is the holder, its lease has run out, and all of "candidacy" holds: Campaign.
@@ -95,12 +109,16 @@
 //  14. empty-waits: nobody is the holder and I am empty: wait for somebody to clone from.
 //  15. members-silent: nobody is the holder, I have data, and some member has not answered, or, if the furthest was
 //     a standby, some standby does not run and may have more than it shows: wait, as a standby that runs. After AnswerBound this is
-//     reported as a problem, but it is never resolved by campaigning: the silent member may have the newest data.
-//  16. less-advanced: another member is further (timeline, then the directory that was primary on it, then LSN, then the lower
+//     reported as a problem, but it is never resolved by campaigning: the silent member may have the newest data. Not for an
+//     instance that somebody forces.
+//  16. less-advanced: I am not forced, and another member is further (timeline, then the directory that was primary on it, then LSN, then the lower
 //     name): wait for it to take the Lease.
 //  17. writer-may-live: the Lease was seen to change within its duration, or a member has not promised to this Pod: wait. If it was
-//     deleted and made anew, it has forgotten which Pod may be writing, which may be one of mine that was cut off.
-//  18. campaign: I am the furthest: Campaign, that is, take the Lease by compare-and-swap.
+//     deleted and made anew, it has forgotten which Pod may be writing, which may be one of mine that was cut off. One that is forced
+//     needs no promise of a member that is silent, but must itself have promised nothing that still counts: whoever writes knows
+//     of it, since it has data, and cannot go on without it.
+//  18. campaign: I am the furthest: Campaign, that is, take the Lease by compare-and-swap. One that is forced leaves out some
+//     timelines, which a member that is gone may have been given.
 //
 // # Candidacy
 //
@@ -114,8 +132,20 @@
 //   - answers (f): every member has answered since, or was silent for AnswerWait. "Since" is since the lease ran out, or since the
 //     last promise that this instance gave ended, if that was later: until then its holder may have written.
 //   - furthest (f): no member that could take over is further. After Patience it does not wait for that one any more.
-//   - quorum (f): of the published synchronous set so many answered, and are not ahead, that it has every acknowledged commit.
+//   - quorum (f): it has reached Lease.End; or of the published synchronous set so many answered, and are not ahead, that it has
+//     every acknowledged commit.
 //   - lag (f): in asynchronous replication, it lacks no more than Policy.MaximumLag of what the last primary published.
+//
+// # What is there twice
+//
+// Leaving out any other rule or condition makes a seed or a course of the tests fail (mutations_test.go lists which). These do not,
+// and stay:
+//
+//   - failsafe/in-time (Held.ByPromises: the right has not run out): a promise that is given later counts from then and keeps its
+//     giver from campaigning as well; and the agent of a server that is being stopped does not ask. But promises that are complete
+//     only when others may have campaigned already should never start anything.
+//   - guard/decision (the agent kills a server that writes although the decision is another): all decisions of one that holds agree
+//     with what the guard does by the clock. It is for what no rule expects: somebody who promotes a standby by hand.
 //
 // # What is not covered
 //

@@ -84,19 +84,8 @@ func TestScenarios(t *testing.T) {
 	for name, scenario := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(0, nil)
-			w.queue, w.instances, w.pods, w.config, w.blocks = nil, nil, nil, nil, nil
-			w.mode, w.trace, w.nextID, w.notes = scenario.mode, true, 0, nil
-			for _, name := range []string{"db-1", "db-2", "db-3"} {
-				w.config = append(w.config, name)
-				w.addInstance(name)
-			}
-			for _, i := range w.instances {
-				i.config = w.config
-				i.pod.ppm = 0
-			}
-			w.ready()
-			w.every(100*time.Millisecond, 200*time.Millisecond, w.write)
+			w := quiet(scenario.mode, 3, false, nil)
+			w.trace = true
 			scenario.do(w)
 			require.Empty(t, w.runUntil(50*time.Second))
 

@@ -77,7 +77,7 @@ func (p *pod) again(wait time.Duration) {
 
 // gather asks the members, if what they say matters, or is about to.
 func (p *pod) gather(f Facts, d Decision) {
-	late := p.view == nil || p.clock()-p.seenAt > 2*p.timings.Renew+time.Second
+	late := p.view == nil || p.clock()-p.seenAt > 2*p.timings.Renew
 	failing := p.holding && p.since() > p.timings.Renew+500*time.Millisecond && (p.fresh() || p.w.off["failsafe/in-time"]) &&
 		p.server.mayWrite
 	matters := d.Ask || d.Seek || p.request.Kind != NoRequest || f.Server.Down > 0
@@ -99,6 +99,9 @@ func (p *pod) gather(f Facts, d Decision) {
 		}
 	}
 	p.askAll(names, true, d.Seek || failing)
+	if failing {
+		p.goOn()
+	}
 	p.again(250 * time.Millisecond)
 }
 
@@ -169,8 +172,11 @@ func (p *pod) update(next record, won func()) {
 	}
 	p.pending = append(p.pending, &next)
 	p.inFlight = sent + p.timings.Renew
+	forced := p.forced()
 	p.w.call(p, func() func() {
+		before := p.w.api.lease.holder
 		current, ok := p.w.api.update(base, next)
+		p.w.byForce = p.w.byForce || ok && forced && before != p.instance.name
 		replied := sent
 		return func() {
 			p.inFlight = 0
@@ -205,7 +211,7 @@ func (p *pod) campaign(d Decision) {
 	p.w.note("%s campaigns: %s", p.uid, d.Reason)
 	next := *p.view
 	next.holder, next.pod = p.instance.name, p.uid
-	forced := p.w.forced == p.instance.name
+	forced := p.forced()
 	p.timeline, p.publish = d.Timeline, nil
 	if d.Sync != nil {
 		p.publish = &d.Sync
@@ -217,7 +223,6 @@ func (p *pod) campaign(d Decision) {
 	p.update(next, func() {
 		p.w.note("%s has won", p.uid)
 		p.downSince, p.failures = p.clock(), 0
-		p.w.byForce = p.w.byForce || forced
 		if behind > simLag && !forced {
 			p.w.fail("%s took over lacking %d of what the primary had published", p.uid, behind)
 		}
@@ -317,6 +322,10 @@ func (p *pod) handOver(d Decision) {
 		p.holding = false
 	}
 	clean, has := p.last.Rule == "hand-over" && p.instance.volume.clean, len(p.instance.volume.wal)
+	if to := p.w.instance(target); to != nil && p.view.sync == nil && p.view.position.timeline == to.volume.position().timeline &&
+		p.view.position.length-len(to.volume.wal) > simLag {
+		p.w.fail("%s hands over to %s, which lacks too much of what was published", p.uid, target)
+	}
 	p.inFlight = p.clock() + p.timings.Renew
 	if p.request.Kind == Termination && p.w.chance(30) { // it cannot write the Lease: the target is to take it
 		p.w.ask(p, target, func(other *pod) func() {

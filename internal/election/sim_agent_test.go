@@ -232,7 +232,7 @@ func (p *pod) facts() Facts {
 	f := Facts{
 		Self: p.instance.name, Pod: p.uid, Data: p.data(), Bootstrap: w.bootstrap,
 		Policy: Policy{MaximumLag: simLag, CrashBound: 3 * time.Second, CrashFailures: 2, SyncMode: w.mode, SyncNumber: w.number},
-		Fenced: w.now < p.instance.fencedUntil, Forced: w.forced == p.instance.name,
+		Fenced: w.now < p.instance.fencedUntil, Forced: p.forced(),
 		Server: Server{
 			Running: p.server.state != serverDown, Writable: p.server.mayWrite && p.server.state == serverPrimary, Failures: p.failures,
 			Stopping: p.server.state == serverStopping,
@@ -289,6 +289,13 @@ func (p *pod) facts() Facts {
 		}
 	}
 	return f
+}
+
+// forced says whether somebody forces it. Who does, has seen to it that no other Pod of the instance lives.
+func (p *pod) forced() bool {
+	return p.w.forced == p.instance.name && !slices.ContainsFunc(p.w.pods, func(other *pod) bool {
+		return other != p && other.instance == p.instance && other.alive
+	})
 }
 
 func (p *pod) promiseNow() Promise {

@@ -250,12 +250,12 @@ func (w *world) terminate() {
 
 // loseInstance loses the instance with its machine and its volume, for good.
 func (w *world) loseInstance() {
-	p := w.anyPod()
-	if w.volumeLost || w.systems == 0 {
+	i := w.anyPod().instance
+	others := slices.ContainsFunc(w.instances, func(o *instance) bool { return o != i && !o.removed && o.volume.kind.HasData() })
+	if w.volumeLost || !others {
 		return
 	}
 	w.volumeLost = true
-	i := p.instance
 	i.gone = true
 	for _, same := range slices.Clone(w.pods) {
 		if same.instance == i {

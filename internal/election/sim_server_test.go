@@ -172,7 +172,7 @@ func (p *pod) serve() {
 		p.w.forced = ""
 	}
 	// The agent sees it a while later, clients at once.
-	p.later(p.w.between(0, 30*time.Millisecond), p.commit)
+	p.later(p.w.between(0, 30*time.Millisecond), p.w.write)
 	p.later(p.w.between(0, 250*time.Millisecond), p.poke)
 	if p.w.now < p.instance.flakyUntil {
 		p.later(p.w.between(time.Millisecond, 200*time.Millisecond), func() { p.crash("lives for a moment only") })
@@ -229,7 +229,7 @@ func (p *pod) stopFast() {
 		if primary {
 			v.append(p.w, 0)
 			for _, other := range p.w.pods {
-				if other.server.source == p && p.w.chance(80) {
+				if other.server.source == p && p.w.chance(80) && p.w.now >= other.instance.stuckUntil {
 					other.pull(len(v.wal))
 				}
 			}
@@ -253,7 +253,7 @@ func (p *pod) stream() {
 	defer func() {
 		p.later(pause, p.stream)
 	}()
-	if s.state != serverStandby {
+	if s.state != serverStandby || w.now < p.instance.stuckUntil {
 		return
 	}
 	if s.source != nil && (s.source.server.state != serverPrimary || s.source.instance.name != s.upstream || w.apart(p, s.source)) {

@@ -80,6 +80,7 @@ type world struct {
 	blocks                []block
 	slowUntil, lossyUntil time.Duration
 	volumeLost            bool
+	idle                  bool // nobody writes
 	added                 int
 
 	acked    []commit
@@ -108,6 +109,8 @@ type instance struct {
 	brokenUntil time.Duration
 	slowUntil   time.Duration
 	flakyUntil  time.Duration
+	// stuckUntil: it answers, but receives no WAL.
+	stuckUntil time.Duration
 	// gone: it is lost for good, with its volume.
 	gone    bool
 	config  []string
@@ -291,6 +294,9 @@ func (w *world) unwell() string {
 
 // write lets clients commit on whatever takes it.
 func (w *world) write() {
+	if w.idle {
+		return
+	}
 	for _, p := range w.pods {
 		if p.server.state == serverPrimary {
 			p.commit()
