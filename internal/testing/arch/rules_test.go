@@ -18,7 +18,7 @@ var importRules = []importRule{
 		"internal/agentapi", "internal/facts", "internal/postgres", "internal/naming",
 	}},
 	// The only reader and the only writer.
-	{"internal/observe/...", []string{"apis/...", "internal/agentapi", "internal/credential", "internal/facts", "internal/postgres", "internal/naming"}},
+	{"internal/observe/...", []string{"apis/...", "internal/agentapi", "internal/backup", "internal/credential", "internal/facts", "internal/postgres", "internal/naming"}},
 	{"internal/apply/...", []string{"apis/...", "internal/agentapi", "internal/facts", "internal/naming"}},
 	// The operator's webhook, and its certificate.
 	{"internal/admission", []string{"apis/...", "internal/observe", "internal/validate", "internal/facts", "internal/naming"}},
