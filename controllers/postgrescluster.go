@@ -161,7 +161,7 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 	}
 	errs := []error{r.Writer.Objects(ctx, c, o.Objects, build.Objects(input))}
 	input.Unwritten = errs[0] != nil
-	for _, unwanted := range build.Unwanted(input) {
+	for _, unwanted := range append(build.Unwanted(input), build.UnwantedBackups(input)...) {
 		errs = append(errs, r.Writer.Delete(ctx, o.Objects.Get(unwanted.Kind, unwanted.Name)))
 	}
 	for _, pod := range build.Pods(input, o.Facts) {

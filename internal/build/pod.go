@@ -103,9 +103,8 @@ type Ref struct{ Kind, Name string }
 
 // Unwanted are objects that the cluster must not have in its present shape.
 func Unwanted(in Input) []Ref {
-	refs := unwantedBackups(in)
 	if disruptionBudget(in) == nil {
-		refs = append(refs, Ref{Kind: "PodDisruptionBudget", Name: naming.DisruptionBudget(in.Cluster.Name)})
+		return []Ref{{Kind: "PodDisruptionBudget", Name: naming.DisruptionBudget(in.Cluster.Name)}}
 	}
-	return refs
+	return nil
 }

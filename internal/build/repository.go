@@ -136,8 +136,8 @@ func repositoryPod(in Input) *coreac.PodSpecApplyConfiguration {
 	return spec
 }
 
-// unwantedBackups are the objects for backups that the cluster does not need as it is. The volume stays: it has backups.
-func unwantedBackups(in Input) []Ref {
+// UnwantedBackups are the objects for backups that the cluster does not need as it is. The volume stays: it has backups.
+func UnwantedBackups(in Input) []Ref {
 	c := in.Cluster
 	var refs []Ref
 	if !HasRepositoryHost(c) {
