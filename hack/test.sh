@@ -184,18 +184,16 @@ all() {
   step tools 20m make -s bin/gotestsum bin/controller-gen || true
   step cluster 45m make -s cluster "NODES=$NODES" || ground=
   step images 30m make -s images || ground=
+  # The agent's tests and the faults are by themselves, since they are about time: a server has to stop within a lease.
+  tests unit 20m hack/test.sh unit || true
   if [ "$ground" ] && step deploy 6m make -s olm-down deploy; then
-    # The groups wait for most of the time: the tools that they do not need are built meanwhile. The faults are by themselves, since
-    # they are about time. OLM's tests wait, too.
+    # The groups wait for most of the time: the tools that they do not need are built meanwhile.
     beside step verify 70m nice -n 19 make -s tools bin/olm verify
     tests e2e 41m hack/test.sh groups || true
     join verify
     tests chaos 12m make -s chaos-short || true
-    beside tests unit 40m nice -n 5 hack/test.sh unit
     tests olm 35m hack/test.sh olm || true
-    join unit
   else
-    tests unit 20m hack/test.sh unit || true
     step verify 30m make -s verify || true
   fi
 }
