@@ -101,11 +101,12 @@ func (a *Agent) serverFacts(w *world) election.Server {
 	return server
 }
 
-// noteDown takes note of since when PostgreSQL is not there although this instance is to run as the primary. A server that has
-// answered since it was started is there, however slow it is, unless it says that it is starting again.
+// noteDown takes note of since when PostgreSQL is not there although this instance is to run as the primary, and may: as long as the
+// lease is not renewed it may not. A server that has answered since it was started is there, however slow it is, unless it says that
+// it is starting again.
 func (a *Agent) noteDown(w *world) {
 	switch {
-	case w.view.Holder != a.options.Instance || !a.toRun:
+	case w.view.Holder != a.options.Instance || !a.toRun || a.keeper == nil || !a.fresh(w):
 		a.downSince, a.failuresBefore = time.Time{}, a.restarts.failures
 	case w.server.Running && a.answered.Equal(w.server.Started) && !sql.IsStarting(w.stateErr):
 		a.downSince, a.failuresBefore = time.Time{}, 0

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -233,12 +234,19 @@ func (a *Agent) noteUndone(w *world) {
 	if h.kind != election.Switchover || h.phase != agentapi.SwitchoverStopping || !a.giving.isSettled() {
 		return
 	}
-	switch w.decision.Action {
-	case election.Stop, election.HandOver:
+	switch holder := w.view.Holder; {
+	case w.decision.Action == election.Stop, w.decision.Action == election.HandOver:
 		return
+	case holder != "" && holder != a.options.Instance: // the update came to pass although its answer was lost
+		a.log.Info("Gave the lease away, or lost it", "target", holder)
+		h.target = holder
+		h.end(w.now, "")
+		a.requests.endSwitchover()
+	case w.decision.Rule != "holder-with-data":
+		a.refuseHandover(w, fmt.Sprintf("%s came between (%s)", w.decision.Reason, w.decision.Rule))
 	default:
-		_, refused := election.BestTarget(a.facts(w), h.wish)
-		a.refuseHandover(w, "PostgreSQL was stopped, and no target has received everything: "+refusalText(refused))
+		a.refuseHandover(w, "PostgreSQL was stopped, and no target has received everything: "+
+			refusalText(election.Unconfirmed(a.facts(w), h.wish)))
 	}
 }
 

@@ -92,7 +92,7 @@
 //     promised to this Pod, so that the other does not go on by promises.
 //  5. hand-over: I am the recorded holder, and the lease is to be handed over. With a target that streams and lags little: Stop; then
 //     HandOver to one that says, after the stop, that it has received the last record. Without, a switchover is refused, or undone
-//     after HandOverBound; a Pod that ends Releases.
+//     after SwitchoverBound; a Pod that ends Releases after HandOverBound.
 //  6. holder-failing: I am the recorded holder, and my PostgreSQL did not come back within the bounds of the configuration. If by the
 //     answers since it went down somebody could campaign, Stop it; and when nothing of it runs any more, HandOver to whoever could
 //     campaign by answers since then, for which it stays stopped for AnswerWait at most.

@@ -7,8 +7,10 @@ import (
 )
 
 const (
-	// HandOverBound is how long a hand-over waits, with PostgreSQL stopped, for a target that has received everything.
-	HandOverBound = 2 * time.Second
+	// HandOverBound is how long the hand-over of a Pod that ends waits, with PostgreSQL stopped, for a target that has received
+	// everything; SwitchoverBound how long one that was wished does: it would come to nothing, for a longer pause.
+	HandOverBound   = 2 * time.Second
+	SwitchoverBound = 5 * time.Second
 	// AnswerFresh is how old an answer may be to choose a target by.
 	AnswerFresh = 5 * time.Second
 )
@@ -68,6 +70,33 @@ func ineligible(f Facts, m Member) string {
 	return ""
 }
 
+// bound is how long a hand-over waits, with PostgreSQL stopped.
+func (r Request) bound() time.Duration {
+	if r.Kind == Switchover {
+		return SwitchoverBound
+	}
+	return HandOverBound
+}
+
+// Unconfirmed says of the wished target, or of all members, why PostgreSQL, which was stopped for it, cannot be handed over to them.
+func Unconfirmed(f Facts, wish string) []Refusal {
+	_, refused := BestTarget(f, wish)
+	for _, m := range sorted(f.Members) {
+		switch {
+		case wish != "" && m.Name != wish, ineligible(f, m) != "", received(f, m, nil) && m.Age <= f.Request.Stopped:
+			continue
+		case !f.Data.Clean:
+			refused = append(refused, Refusal{Member: m.Name, Reason: "would lack what PostgreSQL did not write: it was not shut down cleanly"})
+		case m.Age > f.Request.Stopped:
+			refused = append(refused, Refusal{Member: m.Name, Reason: "has not answered since"})
+		default:
+			refused = append(refused, Refusal{Member: m.Name, Reason: fmt.Sprintf("has received everything before %s, and the last record is at %s",
+				m.Data.Position.LSN, f.Data.Position.LSN)})
+		}
+	}
+	return refused
+}
+
 // received says whether a member has everything that this instance, which was shut down properly, ever wrote.
 func received(f Facts, m Member, off without) bool {
 	return m.Data.Kind == DataStandby && (f.Data.Clean || off["hand-over/clean"]) &&
@@ -102,7 +131,7 @@ func handOver(f Facts, off without) (Decision, bool) {
 			return Decision{Action: HandOver, Target: next, Reason: next + " is the furthest"}, true
 		}
 	}
-	if r.Stopped < HandOverBound {
+	if r.Stopped < r.bound() {
 		return Decision{Action: Stop, Ask: true, Refused: refused, Reason: "waiting for a target that has received everything"}, true
 	}
 	if r.Kind == Termination {

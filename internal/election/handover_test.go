@@ -72,7 +72,7 @@ func TestHandOver(t *testing.T) {
 	}
 	ending := func(f *Facts) { f.Request.Kind = Termination }
 	nobody := func(f *Facts) { f.Members = nil }
-	late := func(f *Facts) { f.Request.Stopped = HandOverBound }
+	late := func(f *Facts) { f.Request.Stopped = f.Request.bound() }
 	for name, test := range map[string]struct {
 		changes []func(*Facts)
 		action  Action
@@ -104,6 +104,34 @@ func TestHandOver(t *testing.T) {
 			decision := Decide(f)
 			assert.Equal(t, test.action, decision.Action, decision)
 			assert.Equal(t, test.target, decision.Target)
+		})
+	}
+}
+
+func TestUnconfirmed(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		wish    string
+		change  func(*Facts)
+		refused []Refusal
+	}{
+		"has it":       {wish: "db-3", change: func(*Facts) {}},
+		"has not":      {wish: "db-1", refused: []Refusal{{"db-1", "has received everything before 0/5F, and the last record is at 0/64"}}, change: func(*Facts) {}},
+		"fenced":       {wish: "db-1", refused: []Refusal{{"db-1", "is fenced"}}, change: func(f *Facts) { f.Members[0].Fenced = true }},
+		"not answered": {wish: "db-3", refused: []Refusal{{"db-3", "has not answered since"}}, change: func(f *Facts) { f.Request.Stopped, f.Members[1].Age = time.Second, 2*time.Second }},
+		"not clean": {wish: "db-3", change: func(f *Facts) { f.Data.Clean = false },
+			refused: []Refusal{{"db-3", "would lack what PostgreSQL did not write: it was not shut down cleanly"}}},
+		"all": {change: func(f *Facts) { f.Members[1].Data = exact(90) }, refused: []Refusal{
+			{"db-1", "has received everything before 0/5F, and the last record is at 0/64"},
+			{"db-3", "has received everything before 0/5A, and the last record is at 0/64"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := handing()
+			f.Server, f.Data.Clean, f.Request.Stopped = Server{}, true, SwitchoverBound
+			f.Members[1].Data = exact(101)
+			test.change(&f)
+			assert.Equal(t, test.refused, Unconfirmed(f, test.wish))
 		})
 	}
 }

@@ -11,6 +11,9 @@ func (p *pod) round() {
 	if p.server.state == serverPrimary || p.server.state == serverStandby { // it is seen to be there
 		p.downSince, p.failures = -1, 0
 	}
+	if p.view != nil && p.view.holder == p.instance.name && !p.fresh() { // it is not to serve
+		p.downSince, p.failures = -1, 0
+	}
 	p.setTimings(p.instance.timings)
 	if p.request.Kind == Switchover && (p.view == nil || p.view.holder != p.instance.name) {
 		p.request = Request{}
@@ -233,7 +236,7 @@ func (p *pod) campaign(d Decision) {
 func (p *pod) runPrimary(d Decision) {
 	p.request.clear()
 	p.wanted(d)
-	if p.downSince < 0 && p.server.state != serverPrimary {
+	if p.downSince < 0 && p.server.state != serverPrimary && p.fresh() {
 		p.downSince = p.clock()
 	}
 	confirmed := p.view.holder == p.instance.name && p.view.pod == p.uid && p.view.timeline >= d.Timeline

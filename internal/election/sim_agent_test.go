@@ -243,7 +243,7 @@ func (p *pod) facts() Facts {
 		f.SystemIdentifier = system
 	}
 	f.Server.Unable = p.unable(f.Data)
-	if p.downSince < 0 && f.Data.Kind == DataNone && p.view != nil && p.view.holder == p.instance.name && p.w.systems > 0 {
+	if p.downSince < 0 && p.fresh() && f.Data.Kind == DataNone && p.view != nil && p.view.holder == p.instance.name && p.w.systems > 0 {
 		p.downSince = now
 	}
 	if p.downSince >= 0 {

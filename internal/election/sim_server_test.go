@@ -110,6 +110,8 @@ type server struct {
 	heard   map[string]time.Duration
 }
 
+func (s *server) sends() bool { return s.state == serverPrimary || s.state == serverStopping }
+
 // start starts PostgreSQL, read-write or as a standby.
 func (p *pod) start(writable bool, sync *SyncSet) {
 	w, v := p.w, p.instance.volume
@@ -256,7 +258,8 @@ func (p *pod) stream() {
 	if s.state != serverStandby || w.now < p.instance.stuckUntil {
 		return
 	}
-	if s.source != nil && (s.source.server.state != serverPrimary || s.source.instance.name != s.upstream || w.apart(p, s.source)) {
+	// A primary that is being shut down goes on sending until all have its last record.
+	if s.source != nil && (!s.source.server.sends() || s.source.instance.name != s.upstream || w.apart(p, s.source)) {
 		s.source = nil
 	}
 	if s.source == nil {

@@ -127,6 +127,7 @@ func TestServer_stops_fast(t *testing.T) {
 	require.NotNil(t, now.Exit)
 	assert.True(t, now.Exit.Asked)
 	require.NoError(t, now.Exit.Err)
+	awaitWord(t, said, "changed") // it is told a moment after the server is done
 	assert.Equal(t, "up -D /nowhere,reload,fast,changed", said.String())
 }
 
