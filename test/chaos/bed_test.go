@@ -43,6 +43,9 @@ const (
 type kind struct {
 	version string
 	mode    string // async or sync
+	// alone says that nothing beside the writer through the Service uses the cluster, as when a pause is measured: on a small
+	// machine those who look whether all is right are what takes the time.
+	alone bool
 }
 
 func (k kind) String() string { return k.version + "-" + k.mode }
@@ -65,6 +68,10 @@ func (k kind) manifest(namespace string) string {
 	for n := 1; n <= replicas; n++ {
 		instance := naming.Instance(clusterName, n)
 		hosts = append(hosts, instance+"="+absolute(naming.InstanceHost(clusterName, namespace, instance)))
+	}
+	reader := absolute(naming.ServiceHost(naming.ServiceRO(clusterName), namespace))
+	if k.alone {
+		hosts, reader = nil, ""
 	}
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -101,7 +108,7 @@ spec:
     - {name: PGDATABASE, valueFrom: {secretKeyRef: {name: %[13]s, key: dbname}}}
 `, namespace, labelSuite, clusterName, k.version, images["POSTGRES_"+k.version+"_IMAGE"], replicas, availability,
 		clientNode, images["CHAOS_IMAGE"], absolute(naming.ServiceHost(naming.ServiceRW(clusterName), namespace)),
-		absolute(naming.ServiceHost(naming.ServiceRO(clusterName), namespace)), strings.Join(hosts, ","), naming.AppSecret(clusterName), os.Getpid())
+		reader, strings.Join(hosts, ","), naming.AppSecret(clusterName), os.Getpid())
 }
 
 // absolute spares the resolver its search list.

@@ -91,7 +91,7 @@ func kinds(t *testing.T, otherwise string) []kind {
 		if images["POSTGRES_"+version+"_IMAGE"] == "" || mode != "sync" && mode != "async" {
 			t.Fatalf("KINDS: %q is not a major that has an image, and sync or async, as in 17-sync", word)
 		}
-		found = append(found, kind{version, mode})
+		found = append(found, kind{version: version, mode: mode})
 	}
 	return found
 }
@@ -161,7 +161,7 @@ func TestShort(t *testing.T) {
 	for i, name := range []string{"postmaster-killed", "pod-deleted", "pod-force-deleted", "agent-stopped-15s", "node-killed", "cut-off-from-api-and-peers", "switchover"} {
 		for _, f := range chosen(t) {
 			if f.name == name {
-				s.try(t, kind{"17", "sync"}, 1, i+1, f)
+				s.try(t, kind{version: "17", mode: "sync"}, 1, i+1, f)
 			}
 		}
 	}

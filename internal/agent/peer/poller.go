@@ -33,6 +33,7 @@ type Poller struct {
 	mu      sync.Mutex
 	members []agentapi.Member
 	since   time.Time
+	hurried time.Time
 	asked   map[string]asked
 }
 
@@ -68,13 +69,20 @@ func (p *Poller) Want(members []agentapi.Member) {
 	}
 	if len(p.members) == 0 {
 		p.since = time.Now()
-		p.Hurry()
+		p.kickNow()
 	}
 	p.members = members
 }
 
-// Hurry asks everybody at once who is not being asked.
+// Hurry asks everybody at once, and who is being asked as soon as that has come back: only what is asked from now on counts.
 func (p *Poller) Hurry() {
+	p.mu.Lock()
+	p.hurried = time.Now()
+	p.mu.Unlock()
+	p.kickNow()
+}
+
+func (p *Poller) kickNow() {
 	select {
 	case p.kick <- struct{}{}:
 	default:
@@ -162,7 +170,11 @@ func (p *Poller) askOne(ctx context.Context, member agentapi.Member) {
 	if wanted {
 		p.asked[member.Name] = found
 	}
+	again := wanted && began.Before(p.hurried)
 	p.mu.Unlock()
+	if again {
+		p.kickNow()
+	}
 	if heard && wanted {
 		p.heard()
 	}

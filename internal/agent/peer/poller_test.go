@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -82,4 +83,32 @@ func TestPoller(t *testing.T) {
 	assert.Zero(t, silent)
 	cancel()
 	<-done
+}
+
+// slow answers after a while.
+type slow struct{}
+
+func (slow) Fresh(context.Context, string) (agentapi.Status, error) {
+	time.Sleep(100 * time.Millisecond)
+	return agentapi.Status{Instance: "db-1"}, nil
+}
+
+// TestPoller_hurry: a question that is on its way when only later answers count is followed by another at once.
+func TestPoller_hurry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		heard := make(chan time.Time, 10)
+		poller := NewPoller(func() (Asker, error) { return slow{}, nil }, func() time.Duration { return 0 }, func() { heard <- time.Now() })
+		ctx, cancel := context.WithCancel(t.Context())
+		go poller.Run(ctx)
+		began := time.Now()
+		poller.Want([]agentapi.Member{{Name: "db-1", Host: "host-1"}})
+		time.Sleep(50 * time.Millisecond)
+		poller.Hurry()
+		assert.Equal(t, 100*time.Millisecond, (<-heard).Sub(began))
+		assert.Equal(t, 200*time.Millisecond, (<-heard).Sub(began), "asked again at once")
+		assert.Equal(t, 450*time.Millisecond, (<-heard).Sub(began).Round(50*time.Millisecond), "and then in its time")
+		cancel()
+		synctest.Wait()
+	})
 }

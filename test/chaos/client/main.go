@@ -40,8 +40,8 @@ func main() {
 	var o options
 	flag.StringVar(&o.listen, "listen", ":8080", "address of the HTTP server")
 	flag.StringVar(&o.rw, "rw", "", "host of the Service for writes")
-	flag.StringVar(&o.ro, "ro", "", "host of the Service for reads")
-	flag.StringVar(&o.instances, "instances", "", "NAME=HOST of each instance, separated by commas")
+	flag.StringVar(&o.ro, "ro", "", "host of the Service for reads; empty: nobody reads")
+	flag.StringVar(&o.instances, "instances", "", "NAME=HOST of each instance, separated by commas; empty: nobody writes to them")
 	flag.DurationVar(&o.timing.interval, "interval", 10*time.Millisecond, "time from one row to the next")
 	flag.DurationVar(&o.timing.dial, "dial", 150*time.Millisecond, "limit for a name and a TCP connection")
 	flag.DurationVar(&o.timing.connect, "connect", time.Second, "limit for a new connection, with TLS and authentication")
@@ -60,7 +60,7 @@ func main() {
 func run(ctx context.Context, o options) error {
 	l := newLedger(time.Now())
 	go (&writer{name: throughService, host: o.rw, timing: o.timing, ledger: l}).run(ctx)
-	for _, entry := range strings.Split(o.instances, ",") {
+	for _, entry := range strings.FieldsFunc(o.instances, func(r rune) bool { return r == ',' }) {
 		name, host, ok := strings.Cut(entry, "=")
 		if !ok {
 			return fmt.Errorf("-instances: %q is not NAME=HOST", entry)
@@ -69,7 +69,9 @@ func run(ctx context.Context, o options) error {
 		direct.interval, direct.pause = 50*time.Millisecond, 100*time.Millisecond
 		go (&writer{name: name, host: host, timing: direct, ledger: l, asksFirst: true}).run(ctx)
 	}
-	go (&reader{host: o.ro, timing: o.timing, ledger: l}).run(ctx)
+	if o.ro != "" {
+		go (&reader{host: o.ro, timing: o.timing, ledger: l}).run(ctx)
+	}
 	return serve(ctx, o, l)
 }
 
