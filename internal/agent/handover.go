@@ -130,8 +130,13 @@ func (a *Agent) prepared(ctx context.Context, w *world) bool {
 	h := &a.handover
 	since := w.now.Sub(h.began)
 	others := a.others()
-	// A Pod that was deleted by force has two seconds, and its token is void.
+	// A Pod that was deleted by force has two seconds, and its token is void: whoever has answered will do.
 	hasty := h.kind == election.Termination && apierrors.IsUnauthorized(w.view.Err)
+	if hasty {
+		if target, _ := election.BestTarget(a.facts(w), ""); target != "" {
+			return true
+		}
+	}
 	for _, member := range others {
 		answer, _ := a.peers.Answer(member.Name)
 		if (answer == nil || answer.Asked.Before(h.began)) && since < election.AnswerWait {
