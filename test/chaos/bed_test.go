@@ -86,6 +86,7 @@ spec:
   image: %[5]s
   replicas: %[6]d
   storage: {size: 3Gi}
+  resources: {requests: {cpu: 500m, memory: 256Mi}} # else any program of the node comes before PostgreSQL where there is little CPU
   %[7]s
 ---
 apiVersion: v1
@@ -101,6 +102,7 @@ spec:
   - name: client
     image: %[9]s
     args: ["-rw=%[10]s", "-ro=%[11]s", "-instances=%[12]s"]
+    resources: {requests: {cpu: 250m, memory: 32Mi}}
     securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
     env:
     - {name: PGUSER, valueFrom: {secretKeyRef: {name: %[13]s, key: user}}}
