@@ -66,8 +66,8 @@ func (a *Agent) want(w *world) {
 	switch decision.Action {
 	case election.Bootstrap, election.RunPrimary, election.Campaign:
 		a.keeper.Take(claim)
-	case election.Stop:
-		if w.view.Holder == a.options.Instance {
+	case election.Stop: // a lease that is held is kept; one that another Pod of this instance may hold is not taken
+		if w.view.Holder == a.options.Instance && w.view.HolderPod == a.options.PodUID {
 			a.keeper.Take(claim)
 		} else {
 			a.keeper.Hold(false)

@@ -155,19 +155,16 @@ func (a *Agent) prepared(ctx context.Context, w *world) bool {
 	if !a.checkpointed(ctx, w) {
 		return false
 	}
-	return len(others) == 0 || a.settled(w)
+	// A Pod that ends may have two seconds in all, without knowing it; and its endpoints have just changed.
+	return len(others) == 0 || h.kind == election.Termination || a.settled(w)
 }
 
-// settled says whether the Services' endpoints may change now: some have changed a moment ago. Those of a Pod that is deleted change
-// with it; otherwise, or if that is too long ago, the target leaves -ro.
+// settled says whether the Services' endpoints may change now: the target has left -ro a moment ago.
 func (a *Agent) settled(w *world) bool {
 	h := &a.handover
 	if h.settles.IsZero() {
-		h.settles = h.began.Add(endpointsSettle)
-		if h.kind == election.Switchover || w.now.After(h.settles) {
-			h.leaving, _ = election.BestTarget(a.facts(w), h.wish)
-			h.settles = w.now.Add(endpointsSettle)
-		}
+		h.leaving, _ = election.BestTarget(a.facts(w), h.wish)
+		h.settles = w.now.Add(endpointsSettle)
 	}
 	return !w.now.Before(h.settles)
 }

@@ -100,6 +100,22 @@ func TestAgent_lease(t *testing.T) {
 		a.awaitReady(agentapi.RolePrimary)
 		assert.Greater(t, time.Since(began), duration)
 	})
+	t.Run("an instance that is fenced does not take the lease of its other Pod", func(t *testing.T) {
+		const other = "a Pod on a node that was cut off, and goes on by promises"
+		a.stop()
+		c.lease.mu.Lock()
+		l := c.lease.lease.DeepCopy()
+		l.Annotations[naming.AnnotationHolderPod] = other
+		c.lease.set(l)
+		c.lease.mu.Unlock()
+		c.change(func(c *agentapi.Config) { c.Fenced = []string{"db-1"} })
+		a = c.start("db-1")
+		a.await(short, "fenced, and the lease has run out", func(s agentapi.Status) bool { return s.Fenced && a.agent.view().Expired })
+		time.Sleep(duration / 2) //nolint:forbidigo // it has time for two renewals
+		assert.Equal(t, other, c.lease.annotation(naming.AnnotationHolderPod))
+		c.change(func(c *agentapi.Config) { c.Fenced = nil })
+		a.awaitReady(agentapi.RolePrimary)
+	})
 }
 
 // TestAgent_refusals is about volumes and images that are not what they should be: nothing is touched, and it is said.

@@ -58,6 +58,7 @@ var caught = []struct {
 	{name: "quorum/end", course: "target-lost"},
 	{name: "come-back/fork", seed: 3},
 	{name: "guard/kill", seed: 13},
+	{name: "stop/mine", course: "fenced-while-replaced"},
 	{name: "guard/watchdog", seed: 13},
 }
 

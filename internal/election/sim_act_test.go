@@ -51,8 +51,8 @@ func (p *pod) round() {
 		p.runStandby(d.Upstream)
 	case CloneFrom:
 		p.clone(d.Upstream, false)
-	case Stop:
-		if f.Lease.Holder == p.instance.name {
+	case Stop: // a lease that is held is kept, not taken
+		if f.Lease.Holder == p.instance.name && (p.view.pod == p.uid || w.off["stop/mine"]) {
 			p.wanted(d)
 		}
 		p.stopFast()
@@ -113,7 +113,7 @@ func (p *pod) wanted(d Decision) {
 	p.want, p.wantFor, p.timeline = true, [2]string{p.view.holder, p.view.pod}, d.Timeline
 	if p.view.holder != p.instance.name || p.view.pod != p.uid {
 		if p.publish = nil; d.Sync != nil {
-			p.publish = &d.Sync
+			p.publish, p.publishFor = &d.Sync, 0
 		}
 	}
 	if !p.fresh() || p.view.timeline < d.Timeline {
@@ -217,7 +217,7 @@ func (p *pod) campaign(d Decision) {
 	forced := p.forced()
 	p.timeline, p.publish = d.Timeline, nil
 	if d.Sync != nil {
-		p.publish = &d.Sync
+		p.publish, p.publishFor = &d.Sync, 0
 	}
 	behind := 0
 	if p.view.position.timeline == p.instance.volume.position().timeline && p.view.sync == nil && p.view.holder != "" && p.instance.volume.kind == DataStandby {
@@ -257,6 +257,9 @@ func (p *pod) runPrimary(d Decision) {
 			p.promote(d.Timeline, first)
 		}
 	case serverPrimary:
+		if p.publishFor != 0 && p.publishFor != s.epoch { // that was about another run of the server
+			p.publish = nil
+		}
 		p.stepSync()
 	case serverStarting, serverStopping:
 	}
@@ -289,15 +292,19 @@ func (p *pod) stepSync() {
 		s.sync, s.adopted = step.Use, len(p.instance.volume.wal)
 		p.release()
 	case step.DoPublish:
-		p.publish = &step.Publish
+		p.publish, p.publishFor = &step.Publish, s.epoch
 		p.renew()
 	}
 }
 
-// mayBePublished are the sets that may be in the Lease: that of the last update that was answered, and those sent since.
+// mayBePublished are the sets that may be in the Lease: that of the last update that was answered, those sent since, and the one that
+// is to be sent.
 func (p *pod) mayBePublished() (sets []*SyncSet) {
 	if p.published != nil {
 		sets = append(sets, p.published.sync)
+	}
+	if p.publish != nil && p.publishFor != 0 && !p.w.off["sync/pending"] {
+		sets = append(sets, *p.publish)
 	}
 	for _, r := range p.pending {
 		if !slices.ContainsFunc(sets, func(o *SyncSet) bool { return same(o, r.sync) }) && !p.w.off["sync/pending"] {

@@ -44,6 +44,7 @@ type memory struct {
 	wantFor    [2]string
 	timeline   int64
 	publish    **SyncSet
+	publishFor int           // the run of the server that it is about; 0: any
 	inFlight   time.Duration // until when an update is waited for
 	campaigned int           // the version at which it was
 

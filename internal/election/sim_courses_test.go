@@ -254,6 +254,17 @@ var courses = map[string]course{
 			w.part(10*second, 45*second, 1, 0)
 			w.at(10*second, func() { w.replace(w.pod(1), 2*second) })
 		}, gap: 30 * second, until: 44 * second},
+	"fenced-while-replaced": {what: "The primary's Pod is cut off from the API server and replaced while it lives on, and the instance is fenced for two seconds when the Lease has run out. The new Pod stops, but does not take the Lease.",
+		mode: SyncNone, until: 60 * second, gap: 10 * second, do: func(w *world) {
+			w.part(10*second, 40*second, 1, 0)
+			w.at(10*second, func() { w.replace(w.pod(1), 2*second) })
+			w.at(22*second, func() {
+				w.instances[0].fencedFrom, w.instances[0].fencedUntil = w.now, w.now+2*second
+				for _, p := range w.pods {
+					p.poke()
+				}
+			})
+		}},
 	"taken-anew": {what: "The Lease is deleted while the primary's Pod is replaced. It takes the new one, and is lost with the standby that has most.",
 		mode: SyncRequired, halted: true, until: 50 * second, do: func(w *world) {
 			w.at(9*second, func() { w.instances[1].stuckUntil = time.Hour })

@@ -278,15 +278,18 @@ func (w *world) unwell() string {
 	if primary == nil {
 		return "there is no primary after the bound"
 	}
+	standbys := 0
 	for _, i := range w.instances {
 		if i.removed || i.gone || i == primary.instance {
 			continue
 		}
+		standbys++
 		if i.pod.server.state != serverStandby || i.pod.server.source != primary {
 			return fmt.Sprintf("%s does not follow %s after the bound", i.name, primary.instance.name)
 		}
 	}
-	if w.now-w.lastGood > 5*time.Second {
+	waits := w.mode == SyncRequired && standbys < w.number // as it must
+	if w.now-w.lastGood > 5*time.Second && !waits {
 		return "no commit is acknowledged after the bound"
 	}
 	return ""

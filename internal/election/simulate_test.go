@@ -95,7 +95,8 @@ func mutations() []string {
 		"successor/after-down", "successor/quorum", "successor/lag", "successor/stopped", "sync/publish-first", "sync/settled", "sync/initial", "sync/pending",
 		"successor/after-end", "hand-over/end", "hand-over/version", "sync/first", "sync/carries-on", "quorum/end", "timings/answered",
 		"holder-forgotten/timeline", "forced/timelines", "writer-may-live/promised",
-		"come-back/fork", "come-back/refused", "renewal/counts-from-sent", "guard/kill", "guard/watchdog", "guard/decision")
+		"come-back/fork", "come-back/refused", "renewal/counts-from-sent", "guard/kill", "guard/watchdog", "guard/decision",
+		"stop/mine")
 }
 
 // TestFindMutations leaves out each rule and condition, and looks for a seed that fails.
