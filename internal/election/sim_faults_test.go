@@ -268,7 +268,8 @@ func (w *world) loseInstance() {
 // simPatience is how long after everything is well a user waits for a primary.
 const simPatience = 25 * time.Second
 
-// forceBest is what a user does when an instance is gone, and there is no primary.
+// forceBest is what a user does when an instance is gone, or the primary's volume has lost its data, and there is no primary: what is
+// missing cannot be known any more, and the status says so.
 func (w *world) forceBest() {
 	var best *instance
 	gone := false
@@ -284,6 +285,9 @@ func (w *world) forceBest() {
 			i.volume.position().timeline == best.volume.position().timeline && len(i.volume.wal) > len(best.volume.wal)) {
 			best = i
 		}
+	}
+	if holder := w.instance(w.api.lease.holder); holder != nil && (!holder.volume.kind.HasData() || holder.volume.foreign) {
+		gone = true
 	}
 	if gone && best != nil {
 		w.force(best, time.Hour)
