@@ -124,6 +124,11 @@ func TestDecideCreate(t *testing.T) {
 	})
 }
 
+// able is a standby that could take over.
+func able(ordinal int) *given.MemberBuilder {
+	return given.Member(ordinal).Standby().Ready().Report(func(s *agentapi.Status) { s.Streaming, s.LagBytes = true, new(int64) })
+}
+
 func TestDecideScaleIn(t *testing.T) {
 	t.Parallel()
 	refused := func(why string) plan.Decision {
@@ -250,6 +255,21 @@ func TestDecideScaleIn(t *testing.T) {
 				Message: "Not yet removing prod-db-2: the primary is not known, so it might have the newest data",
 				Refused: []plan.Refusal{{What: "removing prod-db-2", Why: "the primary is not known, so it might have the newest data"}}, Recheck: recheck,
 			},
+		},
+		{
+			"not the only one that could take over",
+			cluster().Replicas(2).HasSystem().With(given.Member(1).Primary().Ready(), given.Member(2).Standby(), able(3)),
+			refused("no other standby could take over yet: prod-db-2: it is no standby that is ready"),
+		},
+		{
+			"one of two that could take over",
+			cluster().Replicas(2).HasSystem().With(given.Member(1).Primary().Ready(), able(2), able(3)),
+			removes(3, false, 1, 2),
+		},
+		{
+			"none is to be left, so the only one may go that could take over",
+			cluster().Replicas(1).HasSystem().With(given.Member(1).Primary().Ready(), given.Member(2).Standby(), able(3)),
+			removes(3, false, 1, 2),
 		},
 		{
 			"none that is being deleted already is counted",

@@ -80,9 +80,31 @@ func removable(f *facts.Cluster) (string, *Refusal) {
 		if report, known := i.Report.Get(); known && report.Role == "primary" {
 			return "", &Refusal{What: what, Why: "it says that it is primary, while " + f.Holder + " holds the lease"}
 		}
+		if why := needed(f, i); why != "" {
+			return "", &Refusal{What: what, Why: why}
+		}
 		return i.Name, nil
 	}
 	return "", &Refusal{What: "removing an instance", Why: "no standby is left"}
+}
+
+// needed is why the standby is the one that has to stay for now: it could take over, and none of those that stay could. Empty: it is not.
+func needed(f *facts.Cluster, victim facts.Instance) string {
+	if f.Replicas < 2 || f.CannotTakeOver(victim) != "" {
+		return ""
+	}
+	why := ""
+	for _, i := range f.Instances {
+		if i.Name == victim.Name || i.Name == f.Holder || i.Deleting {
+			continue
+		}
+		cannot := f.CannotTakeOver(i)
+		if cannot == "" {
+			return ""
+		}
+		why = fmt.Sprintf("no other standby could take over yet: %s: %s", i.Name, cannot)
+	}
+	return why
 }
 
 // knownEmpty says whether the instance is known to have no data: its volume was never bound, or its agent says so.
