@@ -88,10 +88,17 @@ func (s *Seeder) makeRoom(ctx context.Context) error {
 			return fmt.Errorf("the data must make room for a copy, and stays while there is nothing to copy: %w", err)
 		}
 	}
+	// What a crash leaves of it must not be taken for data.
+	if err := volume.WriteFile(volume.rewinding(), nil); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(present); err != nil {
 		return fmt.Errorf("removing the replaced data directory: %w", err)
 	}
-	return syncDirectory(volume.root())
+	if err := syncDirectory(volume.root()); err != nil {
+		return err
+	}
+	return volume.whole()
 }
 
 // replace puts a complete data directory in its place.
