@@ -122,6 +122,8 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 // observe looks at server, data and lease.
 func (a *Agent) observe(ctx context.Context, w *world) {
 	w.view = a.view()
+	// Answers must not look younger than they were when the Lease was looked at: how late a round got here does not count.
+	w.now, w.clock = time.Now(), lease.Boottime()
 	a.noteEnd(w)
 	if w.server.Running && w.server.Stopping == 0 {
 		state, err := a.observer.Observe(ctx)
@@ -154,6 +156,7 @@ func (a *Agent) observe(ctx context.Context, w *world) {
 		w.found, w.foundErr = a.volume.Inspect() // it was being written just then
 	}
 	a.noteDown(w)
+	a.noteForce(w)
 	if w.view.Holder != "" || !w.view.Known {
 		a.noHolderSince = time.Time{}
 	} else if a.noHolderSince.IsZero() {

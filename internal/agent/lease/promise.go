@@ -116,6 +116,10 @@ func (k *Keeper) askOnce(ctx context.Context, members []string) {
 	}
 	held := election.Held{Since: now - k.renewedAt, Members: k.voters()}
 	since, missing := held.ByPromises(k.self, k.timings, ages)
+	if k.timings != timings { // a renewal was answered meanwhile, and by it the lease lasts for another time than was promised
+		k.mu.Unlock()
+		return
+	}
 	if len(missing) > 0 || !k.holding {
 		k.mu.Unlock()
 		k.log.Warn("The lease cannot be renewed, and not every member promises to wait", "missing", missing)
