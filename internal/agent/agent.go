@@ -125,6 +125,8 @@ type memory struct {
 	downSince time.Time
 	// failuresBefore are those of the failures in a row that came before this instance was to run as the primary.
 	failuresBefore int
+	// force says whether the present force has been done with; nil: not known yet.
+	force *bool
 	// toRun says that the last decision was to run as the primary, or to give up doing so.
 	toRun        bool
 	lastStreamed time.Time

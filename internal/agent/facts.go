@@ -23,8 +23,9 @@ func (a *Agent) facts(w *world) election.Facts {
 	facts := election.Facts{
 		Self: a.options.Instance, Pod: a.options.PodUID, Data: ownData(w), Server: a.serverFacts(w), Lease: a.leaseFacts(w),
 		Bootstrap: a.config.Bootstrap, SystemIdentifier: a.config.SystemIdentifier, Policy: policyOf(a.config.Availability),
-		Fenced: a.config.IsFenced(a.options.Instance), Forced: a.config.ForceFailover == a.options.Instance,
-		Request: a.handover.asked(w),
+		Fenced: a.config.IsFenced(a.options.Instance), Forced: a.isForced(),
+		HolderFenced: w.view.Holder != "" && a.config.IsFenced(w.view.Holder),
+		Request:      a.handover.asked(w),
 	}
 	if !a.noHolderSince.IsZero() {
 		facts.Waited = w.now.Sub(a.noHolderSince)
@@ -54,6 +55,34 @@ func policyOf(availability agentapi.Availability) election.Policy {
 		policy.CrashBound = time.Duration(seconds) * time.Second
 	}
 	return policy
+}
+
+// noteForce takes note of a force that has done what it was for. The wish comes by a file that may say it for long after the operator
+// has dropped it, and must not count for the next loss of a primary, which nobody has looked at.
+func (a *Agent) noteForce(w *world) {
+	wished := a.config.ForceFailover == a.options.Instance
+	if a.force == nil {
+		done, err := a.volume.ForceDone()
+		if err != nil {
+			a.log.Error("Reading whether a takeover by force was done failed", "error", err)
+			return
+		}
+		a.force = &done
+	}
+	held := w.view.Holding && w.view.Holder == a.options.Instance && w.view.HolderPod == a.options.PodUID
+	done := wished && (*a.force || held)
+	if done == *a.force {
+		return
+	}
+	if err := a.volume.NoteForce(done); err != nil {
+		a.log.Error("Taking note of a takeover by force failed", "error", err)
+	}
+	a.force = &done
+}
+
+// isForced says whether this instance is to take over whatever it lacks.
+func (a *Agent) isForced() bool {
+	return a.config.ForceFailover == a.options.Instance && a.force != nil && !*a.force
 }
 
 // leaseFacts are the Lease as it was last seen.

@@ -19,7 +19,7 @@ import (
 // election.NextSync says; here the steps are carried out:
 //
 //   - PostgreSQL uses a set when new sessions see it and every sender has read it, and a while has passed since, in which senders
-//     that answer clients have come around.
+//     that answer clients have come around; and if it waited for nobody before, when its checkpointer has been seen to have time.
 //   - The lease says a set when it was read back, or its update was answered.
 //
 // The next step is not begun before the last one is done. A standby's configuration always has the set with which it would begin
@@ -30,6 +30,8 @@ const (
 	reasonSyncBlocked  = "SynchronousBlocked"
 	// syncSettle is how long after every sender has read a set it counts as in force.
 	syncSettle = time.Second
+	// otherSyncBound is how long PostgreSQL may use another set than that of its configuration before that is written anew.
+	otherSyncBound = 5 * time.Second
 	// syncPatience is how long too few standbys are no problem yet: one that starts again is back in a moment.
 	syncPatience = 5 * time.Second
 )
@@ -42,6 +44,10 @@ type syncing struct {
 	// readSince is since when every sender has read it; adopted is how far WAL had come when it was in force.
 	readSince time.Time
 	adopted   postgres.LSN
+	// heeded says that the checkpointer has told sessions to wait for standbys, since there were some to wait for.
+	heeded bool
+	// otherSince is since when PostgreSQL has been using another set than the one in the configuration.
+	otherSince time.Time
 	// fewSince is since when fewer standbys than wanted confirm commits.
 	fewSince time.Time
 	// reason is that of the last step.
@@ -110,6 +116,7 @@ func (a *Agent) keepSync(w *world) {
 	switch {
 	case step.DoUse:
 		s.use, s.readSince, s.adopted = step.Use, time.Time{}, 0
+		s.heeded = s.heeded && step.Use != nil
 	case step.DoPublish:
 		a.sync = &lease.Sync{Set: syncText(step.Publish), Mode: string(mode)}
 	case len(a.publishedSync(w)) == 1 && w.view.SyncMode != string(mode) && (mode != agentapi.SyncNone || w.view.SyncMode != ""):
@@ -121,6 +128,7 @@ func (a *Agent) keepSync(w *world) {
 func (a *Agent) syncInForce(w *world) bool {
 	s := &a.syncing
 	read := w.state.SyncNames == syncNames(s.use)
+	a.noteOtherSync(w, read)
 	for _, sender := range w.state.Senders {
 		is := s.use != nil && slices.Contains(s.use.Names, sender.Name)
 		if sender.Candidate && !is || is && sender.Streaming && !sender.Candidate {
@@ -137,10 +145,33 @@ func (a *Agent) syncInForce(w *world) bool {
 	if w.now.Sub(s.readSince) < syncSettle {
 		return false
 	}
+	if s.use != nil && !s.heeded {
+		// Everybody reads the names, but whether to wait at all is a flag that the checkpointer sets
+		// (SyncRepUpdateSyncStandbysDefined), and it may be busy with a checkpoint.
+		if s.heeded = w.state.CheckpointerFree; !s.heeded {
+			return false
+		}
+	}
 	if s.adopted == 0 {
 		s.adopted = w.state.Written
 	}
 	return true
+}
+
+// noteOtherSync has the configuration written anew if PostgreSQL goes on using another set: somebody may have set it by ALTER SYSTEM.
+func (a *Agent) noteOtherSync(w *world, read bool) {
+	s := &a.syncing
+	switch {
+	case read:
+		s.otherSince = time.Time{}
+	case s.otherSince.IsZero():
+		s.otherSince = w.now
+	case w.now.Sub(s.otherSince) > otherSyncBound:
+		s.otherSince = w.now
+		a.log.Error("PostgreSQL does not use the synchronous standbys of its configuration, which is written anew",
+			"uses", w.state.SyncNames, "configured", syncNames(s.use))
+		a.conf.Forget()
+	}
 }
 
 // syncSettled says whether what was written before the set was in force is confirmed as the set demands.

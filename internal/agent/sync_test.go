@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -10,6 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgsteward/pgsteward/internal/agent/conf"
+	"github.com/pgsteward/pgsteward/internal/agent/datadir"
+	"github.com/pgsteward/pgsteward/internal/agent/lease"
+	"github.com/pgsteward/pgsteward/internal/agent/sql"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/election"
 	"github.com/pgsteward/pgsteward/internal/naming"
@@ -120,4 +125,60 @@ func TestAgent_synchronous(t *testing.T) {
 	two.await(long, "asynchronous", func(s agentapi.Status) bool { return s.Sync == "" && c.lease.annotation(naming.AnnotationSync) == "" })
 	assert.Equal(t, "none", c.lease.annotation(naming.AnnotationSyncMode))
 	two.answers("SHOW synchronous_standby_names", "")
+}
+
+// TestSyncInForce: a first set is in force only when the checkpointer has had time for it; and what somebody set by ALTER SYSTEM is
+// written over.
+func TestSyncInForce(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	a := &Agent{log: slog.New(slog.DiscardHandler), instance: instance{conf: &conf.Files{}}}
+	set := &election.SyncSet{Number: 1, Names: []string{"db-2"}}
+	look := func(after time.Duration, names string, free bool) bool {
+		now = now.Add(after)
+		return a.syncInForce(&world{now: now, state: &sql.State{SyncNames: names, CheckpointerFree: free,
+			Senders: []sql.Sender{{Name: "db-2", Streaming: true, Candidate: names != ""}}}})
+	}
+	a.syncing.use = set
+	assert.False(t, look(0, "", false), "not read yet")
+	assert.False(t, look(time.Second, syncNames(set), false), "just read")
+	assert.False(t, look(time.Minute, syncNames(set), false), "the checkpointer is busy")
+	assert.True(t, look(time.Second, syncNames(set), true))
+	assert.True(t, look(time.Second, syncNames(set), false), "busy again, with the flag set")
+	a.syncing.use, a.syncing.heeded = nil, false
+	look(time.Second, "", false)
+	assert.True(t, look(time.Minute, "", false), "nobody is to be waited for")
+}
+
+// TestForce: a takeover by force counts until this Pod has held the Lease once, whatever the configuration says after that, and in
+// whatever run of the agent.
+func TestForce(t *testing.T) {
+	t.Parallel()
+	volume := datadir.NewVolume(t.TempDir(), 17, func(string) error { return nil })
+	require.NoError(t, volume.Prepare())
+	start := func() *Agent {
+		return &Agent{
+			log: slog.New(slog.DiscardHandler), options: Options{Instance: "db-2", PodUID: "pod-2"},
+			instance: instance{volume: volume, config: &agentapi.Config{ForceFailover: "db-2"}},
+		}
+	}
+	of := func(holder, pod string) *world {
+		return &world{view: lease.View{Holding: pod == "pod-2", Record: lease.Record{Holder: holder, HolderPod: pod}}}
+	}
+	a := start()
+	assert.False(t, a.isForced(), "the volume was not read yet")
+	a.noteForce(of("db-1", "pod-1"))
+	assert.True(t, a.isForced())
+	a.noteForce(of("db-2", "another pod of it"))
+	assert.True(t, a.isForced())
+	a.noteForce(of("db-2", "pod-2"))
+	assert.False(t, a.isForced(), "it is done")
+	a = start()
+	a.noteForce(of("db-3", "pod-3"))
+	assert.False(t, a.isForced(), "done, in an earlier run of the agent")
+	a.config.ForceFailover = ""
+	a.noteForce(of("db-3", "pod-3"))
+	a.config.ForceFailover = "db-2"
+	a.noteForce(of("db-3", "pod-3"))
+	assert.True(t, a.isForced(), "wished anew")
 }

@@ -34,6 +34,7 @@ var candidacy = []condition{
 	{name: "expired", wrong: notExpired},
 	{name: "member", wrong: notMember},
 	{name: "promised", wrong: hasPromised},
+	{name: "unfenced", forced: true, wrong: holderFenced},
 	{name: "able", wrong: func(f Facts, _ without) string { return f.Server.Unable }},
 	{name: "answers", forced: true, wrong: answersMissing},
 	{name: "furthest", forced: true, wrong: notFurthest},
@@ -68,6 +69,13 @@ func notMember(f Facts, _ without) string {
 		return ""
 	}
 	return "the lease does not name this instance as a member, so its holder may go on without having asked it"
+}
+
+func holderFenced(f Facts, _ without) string {
+	if !f.HolderFenced {
+		return ""
+	}
+	return "its holder " + f.Lease.Holder + " is fenced by hand, so that nobody writes"
 }
 
 func hasPromised(f Facts, _ without) string {

@@ -128,6 +128,7 @@
 //   - expired: the lease has run out, by this instance's clock, since its last change was seen.
 //   - member: the Lease names it as a member.
 //   - promised: no promise that it gave counts any more.
+//   - unfenced (f): the holder is not fenced by hand: a person has stopped the writes.
 //   - able: its PostgreSQL works, as far as it knows.
 //   - answers (f): every member has answered since, or was silent for AnswerWait. "Since" is since the lease ran out, or since the
 //     last promise that this instance gave ended, if that was later: until then its holder may have written.
@@ -138,8 +139,8 @@
 //
 // # What is there twice
 //
-// Leaving out any other rule or condition makes a seed or a course of the tests fail (mutations_test.go lists which). These do not,
-// and stay:
+// Leaving out a rule or condition makes a seed or a course of the tests fail; mutations_test.go lists which, and those for which such
+// a run is still sought. For these there is none, and they stay:
 //
 //   - failsafe/in-time (Held.ByPromises: the right has not run out): a promise that is given later counts from then and keeps its
 //     giver from campaigning as well; and the agent of a server that is being stopped does not ask. But promises that are complete
@@ -151,7 +152,8 @@
 //
 //   - A machine, or a Pod as a whole with PostgreSQL, that stands still for longer than the duration and goes on: until the
 //     guard, which looks every 50 ms, has killed PostgreSQL, it may answer clients. With synchronous replication no commit is
-//     acknowledged then, since the standbys follow another.
+//     acknowledged then once the standbys follow another; one that is cut off from the API server may not yet.
 //   - A clock that is wrong by more than DriftBound, and storage that forgets what it has flushed.
-//   - An instance that somebody forces: it can lose whatever it does not have.
+//   - An instance that somebody forces: it can lose whatever it does not have. A force counts until its instance has held the Lease
+//     once; what it was for is over then, and the wish may be seen for long after it was dropped.
 package election

@@ -167,6 +167,8 @@ type Facts struct {
 	Bootstrap        string
 	SystemIdentifier string
 	Policy           Policy
+	// HolderFenced says whether the holder of the Lease is fenced by hand.
+	HolderFenced bool
 	// Fenced says whether this instance is fenced by hand, Forced whether it was told to take over whatever it lacks.
 	Fenced bool
 	Forced bool

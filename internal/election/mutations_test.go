@@ -31,6 +31,7 @@ var caught = []struct {
 	{name: "campaign", course: "unread-standby"},
 	{name: "candidate/expired", seed: 7},
 	{name: "candidate/member", course: "unknown-member"},
+	{name: "candidate/unfenced", course: "fenced-and-lost"},
 	{name: "candidate/answers", course: "asks-first"},
 	{name: "candidate/furthest", course: "asks-first"},
 	{name: "candidate/quorum", course: "asked-too-early"},

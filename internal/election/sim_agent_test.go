@@ -275,6 +275,9 @@ func (p *pod) facts() Facts {
 				f.Lease.Holder, f.Lease.HolderPod = p.instance.name, ""
 			}
 		}
+		if holder := w.instance(l.holder); holder != nil {
+			f.HolderFenced = w.now < holder.fencedUntil
+		}
 		if l.holder != "" {
 			p.noHolder = -1
 		} else if p.noHolder < 0 {

@@ -254,6 +254,14 @@ var courses = map[string]course{
 			w.part(10*second, 45*second, 1, 0)
 			w.at(10*second, func() { w.replace(w.pod(1), 2*second) })
 		}, gap: 30 * second, until: 44 * second},
+	"fenced-and-lost": {what: "The primary is fenced, and its Pod is lost. Nobody takes over: a person has stopped the writes.",
+		mode: SyncNone, halted: true, do: func(w *world) {
+			w.at(10*second, func() {
+				w.instances[0].fencedFrom, w.instances[0].fencedUntil = w.now, time.Hour
+				w.pod(1).poke()
+			})
+			w.at(12*second, func() { w.pod(1).killAgent(time.Hour) })
+		}},
 	"fenced-while-replaced": {what: "The primary's Pod is cut off from the API server and replaced while it lives on, and the instance is fenced for two seconds when the Lease has run out. The new Pod stops, but does not take the Lease.",
 		mode: SyncNone, until: 60 * second, gap: 10 * second, do: func(w *world) {
 			w.part(10*second, 40*second, 1, 0)

@@ -46,7 +46,7 @@ func (v *Volume) root() string    { return filepath.Join(v.path, "pgdata") }
 func (v *Volume) seeding() string { return v.Dir() + ".seeding" }
 func (v *Volume) old() string     { return v.Dir() + ".old" }
 
-// rewinding is the file that says that the data directory is being rewound, and must not be started.
+// rewinding is the file that says that the data directory is being rewound, or removed, and must not be started.
 func (v *Volume) rewinding() string { return v.Dir() + ".rewinding" }
 
 // Lock takes the volume for this process until the file is closed, or the process ends.
@@ -82,7 +82,7 @@ func (v *Volume) Prepare() error {
 type Found struct {
 	// Complete says whether there is a data directory of our major.
 	Complete bool
-	// Torn says that there is one which cannot be used, because rewinding it was not finished. It does not count as complete.
+	// Torn says that there is one which cannot be used, because rewinding or removing it was not finished. It does not count as complete.
 	Torn bool
 	// Standby says whether it will start as a standby, or was last one.
 	Standby bool
@@ -180,6 +180,23 @@ func (v *Volume) SetStandby(standby bool) error {
 func (v *Volume) RemovePIDFile() error {
 	if err := os.Remove(filepath.Join(v.Dir(), pidFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("removing a stale %s: %w", pidFile, err)
+	}
+	return nil
+}
+
+// forced is the file that says that a takeover by force was done.
+func (v *Volume) forced() string { return filepath.Join(v.root(), "forced") }
+
+// ForceDone says whether this instance has taken over by the present force, also in an earlier run of its agent.
+func (v *Volume) ForceDone() (bool, error) { return exists(v.forced()) }
+
+// NoteForce takes note that it has, or that there is a force no more.
+func (v *Volume) NoteForce(done bool) error {
+	if done {
+		return v.WriteFile(v.forced(), nil)
+	}
+	if err := os.Remove(v.forced()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("forgetting a takeover by force: %w", err)
 	}
 	return nil
 }

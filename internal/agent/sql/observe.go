@@ -38,6 +38,9 @@ type State struct {
 	Senders []Sender
 	// SyncNames is synchronous_standby_names as it is in force for new sessions.
 	SyncNames string
+	// CheckpointerFree says that the checkpointer waits for something to do, so that it has read the configuration that was
+	// there a moment ago. It is the one who tells sessions that commits wait for standbys at all.
+	CheckpointerFree bool
 }
 
 // Sender is a connection over which another server receives WAL.
@@ -90,6 +93,8 @@ SELECT recovery,
                                  ORDER BY application_name)
                  FROM pg_stat_replication), '[]'),
        current_setting('synchronous_standby_names'),
+       coalesce((SELECT bool_or(wait_event IN ('CheckpointerMain', 'CheckpointWriteDelay')) FROM pg_stat_activity
+                 WHERE backend_type = 'checkpointer'), false),
        pg_conf_load_time()
 FROM pg_is_in_recovery() AS recovery
      LEFT JOIN pg_stat_wal_receiver AS receiver ON true`
@@ -105,7 +110,8 @@ func (c *Client) Observe(ctx context.Context) (State, error) {
 	slots := map[string]string{}
 	err := c.with(ctx, observeTimeout, func(ctx context.Context, connection *pgx.Conn) error {
 		return connection.QueryRow(ctx, observeQuery, slotPrefix, atLeastThePrimarys).Scan(&state.InRecovery, &state.Timeline, &written, &state.ReadAll, &replayed,
-			&state.Streaming, &state.Lag, &state.ReplayPaused, &state.PendingRestart, &state.Lowering, &slots, &state.Senders, &state.SyncNames, &state.ConfigRead)
+			&state.Streaming, &state.Lag, &state.ReplayPaused, &state.PendingRestart, &state.Lowering, &slots, &state.Senders, &state.SyncNames,
+			&state.CheckpointerFree, &state.ConfigRead)
 	})
 	if err != nil {
 		return State{}, err
