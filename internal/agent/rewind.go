@@ -39,8 +39,6 @@ const (
 	// The pause before data is copied again that was copied, and still could not be used, doubles from copyAgainFirst.
 	copyAgainFirst = 30 * time.Second
 	copyAgainLast  = 15 * time.Minute
-	// stopBeforeSeed is how long a standby whose data is to be replaced may take to stop.
-	stopBeforeSeed = time.Minute
 )
 
 // comeback is what the loop remembers about data that must be mended.
@@ -54,7 +52,6 @@ type comeback struct {
 	// waiting is since when the upstream's history is waited for, unreadable since when the control file cannot be read.
 	waiting    time.Time
 	unreadable time.Time
-	stopping   time.Time
 	// damage counts the ends of the server that were due to damaged data.
 	damage failures
 }
@@ -177,16 +174,9 @@ func (a *Agent) noteSeed(err error) {
 // stopForSeed says whether no server runs on the data that is to be changed; it stops the one that does.
 func (a *Agent) stopForSeed(w *world) bool {
 	if !w.server.Running {
-		a.back.stopping = time.Time{}
 		return true
 	}
-	if a.back.stopping.IsZero() {
-		a.back.stopping = w.now
-	}
 	a.server.Stop(supervise.Fast)
-	if w.now.Sub(a.back.stopping) > stopBeforeSeed {
-		a.server.Stop(supervise.Immediate)
-	}
 	return false
 }
 

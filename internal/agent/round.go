@@ -63,6 +63,7 @@ func (a *Agent) round(ctx, background context.Context) (pause time.Duration) {
 	number := a.requests.beginRound()
 	w := world{now: time.Now(), clock: lease.Boottime(), server: a.server.Snapshot()}
 	result := a.observeAndAct(ctx, background, &w)
+	a.hasten(&w)
 	if ctx.Err() != nil {
 		return 0
 	}

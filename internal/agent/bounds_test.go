@@ -1,0 +1,101 @@
+package agent
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+)
+
+// consume is a logical consumer that answers keepalives and confirms nothing: a fast shutdown waits for it for ever.
+func (a *testAgent) consume(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	connection, err := pgconn.Connect(ctx, fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres replication=database",
+		a.paths.Run, a.cluster.ports.Postgres))
+	require.NoError(t, err)
+	_, err = connection.Exec(ctx, "CREATE_REPLICATION_SLOT never TEMPORARY LOGICAL pgoutput").ReadAll()
+	require.NoError(t, err)
+	connection.Frontend().SendQuery(&pgproto3.Query{
+		String: "START_REPLICATION SLOT never LOGICAL 0/0 (proto_version '1', publication_names 'never')",
+	})
+	require.NoError(t, connection.Frontend().Flush())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			message, err := connection.ReceiveMessage(ctx)
+			if err != nil {
+				return
+			}
+			if data, ok := message.(*pgproto3.CopyData); ok && data.Data[0] == 'k' && data.Data[17] == 1 {
+				reply := make([]byte, 34)
+				reply[0] = 'r'
+				for i := range 3 {
+					binary.BigEndian.PutUint64(reply[1+8*i:], 1) // received, and no further
+				}
+				connection.Frontend().Send(&pgproto3.CopyData{Data: reply})
+				_ = connection.Frontend().Flush()
+			}
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done; _ = connection.Close(context.Background()) })
+}
+
+// TestAgent_bounds: whatever waits has an end, and says before what it waits for. Its parts build on each other: each begins and ends
+// with a primary and a standby that streams.
+func TestAgent_bounds(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, 2)
+	for _, name := range c.names() {
+		c.agents[name].stopBound = 100 * time.Second
+		c.start(name)
+	}
+	primary := c.settled()[0]
+	primary.ask("CREATE PUBLICATION never")
+	primary.ask("CREATE TABLE t AS SELECT generate_series(1, 1000) AS n")
+	for _, part := range []struct {
+		name string
+		test func(t *testing.T, primary, standby *testAgent)
+	}{
+		{"a restart that waits for a consumer", testRestartBound},
+		{"the end of a Pod that waits for a consumer", testEndBound},
+	} {
+		agents := c.settled()
+		t.Run(part.name, func(t *testing.T) { part.test(t, agents[0], agents[1]) })
+	}
+}
+
+func testRestartBound(t *testing.T, primary, _ *testAgent) {
+	c := primary.cluster
+	c.change(func(c *agentapi.Config) { c.Availability.CrashRestartSeconds = 60 }) // it is to come back, however slow the machine is
+	primary.await(short, "told", func(s agentapi.Status) bool { return s.ConfigGeneration == c.config.Generation })
+	primary.consume(t)
+	began := time.Now()
+	restarted(t, primary)
+	t.Logf("restarted in %s", time.Since(began))
+	assert.Greater(t, time.Since(began), fastStopBound, "it did wait for the consumer")
+	assert.Equal(t, primary.name, c.lease.holder())
+	c.change(func(c *agentapi.Config) { c.Availability.CrashRestartSeconds = 0 })
+}
+
+func testEndBound(t *testing.T, primary, standby *testAgent) {
+	primary.ask("INSERT INTO t VALUES (-42)")
+	primary.consume(t)
+	began := time.Now()
+	primary.stop()
+	t.Logf("stopped in %s", time.Since(began))
+	assert.Less(t, time.Since(began), 40*time.Second, "another instance could take over")
+	assert.Equal(t, standby.name, primary.cluster.lease.holder())
+	standby.awaitReady(agentapi.RolePrimary)
+	assert.Equal(t, "1", standby.ask("SELECT count(*)::text FROM t WHERE n = -42"))
+	primary.cluster.start(primary.name)
+}
