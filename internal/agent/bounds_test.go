@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,6 +53,21 @@ func (a *testAgent) consume(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-done; _ = connection.Close(context.Background()) })
 }
 
+// freeze stops a process of the server as if it hung, and lets it go on in the end.
+func (a *testAgent) freeze(t *testing.T, pid int) {
+	t.Helper()
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+}
+
+// process is the PID of the server's process of that type.
+func (a *testAgent) process(t *testing.T, kind string) int {
+	t.Helper()
+	pid, err := strconv.Atoi(a.ask("SELECT pid FROM pg_stat_activity WHERE backend_type = $1", kind))
+	require.NoError(t, err)
+	return pid
+}
+
 // TestAgent_bounds: whatever waits has an end, and says before what it waits for. Its parts build on each other: each begins and ends
 // with a primary and a standby that streams.
 func TestAgent_bounds(t *testing.T) {
@@ -68,6 +86,7 @@ func TestAgent_bounds(t *testing.T) {
 	}{
 		{"a restart that waits for a consumer", testRestartBound},
 		{"the end of a Pod that waits for a consumer", testEndBound},
+		{"a rewind that waits for a checkpoint", testCheckpointBound},
 	} {
 		agents := c.settled()
 		t.Run(part.name, func(t *testing.T) { part.test(t, agents[0], agents[1]) })
@@ -98,4 +117,27 @@ func testEndBound(t *testing.T, primary, standby *testAgent) {
 	standby.awaitReady(agentapi.RolePrimary)
 	assert.Equal(t, "1", standby.ask("SELECT count(*)::text FROM t WHERE n = -42"))
 	primary.cluster.start(primary.name)
+}
+
+// testCheckpointBound: data whose rewind waits for a checkpoint that does not come is copied.
+func testCheckpointBound(t *testing.T, primary, standby *testAgent) {
+	c := primary.cluster
+	standby.stop()
+	primary.ask("INSERT INTO t SELECT generate_series(1, 1000)")
+	c.lease.give(standby.name)
+	require.Eventually(t, func() bool { return !primary.agent.server.Snapshot().Running }, short, often)
+	primary.stop()
+	c.start(standby.name)
+	standby.awaitReady(agentapi.RolePrimary)
+
+	checkpointer := standby.process(t, "checkpointer")
+	standby.freeze(t, checkpointer)
+	primary.checkpointBound = time.Second
+	logged := primary.since()
+	c.start(primary.name)
+	require.Eventually(t, func() bool { return strings.Contains(logged(), "Copying the data again") }, long, often)
+	assert.Contains(t, logged(), "the checkpoint on "+standby.name+", which rewinding needs, did not end within 1s")
+	assert.Equal(t, 3, strings.Count(logged(), `"msg":"Rewinding"`))
+	require.NoError(t, syscall.Kill(checkpointer, syscall.SIGCONT))
+	primary.awaitSame(t, standby)
 }

@@ -61,6 +61,8 @@ type testAgent struct {
 	cutOff bool
 	// stopBound is Options.StopBound of the next start; zero: some seconds.
 	stopBound time.Duration
+	// checkpointBound is Options.CheckpointBound of the next start.
+	checkpointBound time.Duration
 
 	cluster *testCluster
 	name    string
@@ -204,7 +206,8 @@ func (c *testCluster) start(name string) *testAgent {
 	a.agent = New(Options{
 		Instance: name, Namespace: "test", Pod: naming.Pod(name), PodUID: a.pod, Version: "test",
 		Paths: a.paths, Ports: c.ports, ListenAddress: a.address, StopBound: cmp.Or(a.stopBound, 15*time.Second), FollowBound: 2 * time.Second,
-		Credential: serverUser(), Users: []string{"root", "postgres", "nobody"},
+		CheckpointBound: a.checkpointBound,
+		Credential:      serverUser(), Users: []string{"root", "postgres", "nobody"},
 		Watchdog: []string{os.Args[0], watchdogArgument},
 		Lease:    func(string) (lease.API, error) { return a.access, nil },
 		Labeler:  c.labels, Output: a.log, LogLevel: slog.LevelDebug,

@@ -18,8 +18,6 @@ const (
 	// observeTimeout bounds a look at the server's state, changeTimeout a statement that changes something.
 	observeTimeout = 2 * time.Second
 	changeTimeout  = 20 * time.Second
-	// upstreamTimeout bounds what another instance is asked for, which may write a whole checkpoint.
-	upstreamTimeout = 2 * time.Minute
 )
 
 // Client connects to the instance's own server. It keeps one connection; its methods may be called from several goroutines,
