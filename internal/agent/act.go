@@ -232,6 +232,7 @@ func (a *Agent) settings(w *world, upstream string) postgres.Settings {
 	settings.VolumeSize = a.volumeSize
 	settings.SyncStandbys = syncNames(a.syncToUse(w))
 	settings.ReadOnly = a.disk.full != ""
+	settings.Promoting = promotes(w)
 	if w.found.Standby || upstream != "" {
 		settings.Minimums = w.found.Control.Minimums
 	}

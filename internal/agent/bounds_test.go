@@ -73,6 +73,7 @@ func (a *testAgent) process(t *testing.T, kind string) int {
 func TestAgent_bounds(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, 2)
+	c.change(func(c *agentapi.Config) { c.Parameters = map[string]string{"max_standby_streaming_delay": "-1"} })
 	for _, name := range c.names() {
 		c.agents[name].stopBound = 100 * time.Second
 		c.start(name)
@@ -86,6 +87,8 @@ func TestAgent_bounds(t *testing.T) {
 	}{
 		{"a restart that waits for a consumer", testRestartBound},
 		{"the end of a Pod that waits for a consumer", testEndBound},
+		{"a promotion that a query holds up", testPromotionHeldUp},
+		{"a replay that stands still", testReplayStands},
 		{"a rewind that waits for a checkpoint", testCheckpointBound},
 	} {
 		agents := c.settled()
@@ -117,6 +120,44 @@ func testEndBound(t *testing.T, primary, standby *testAgent) {
 	standby.awaitReady(agentapi.RolePrimary)
 	assert.Equal(t, "1", standby.ask("SELECT count(*)::text FROM t WHERE n = -42"))
 	primary.cluster.start(primary.name)
+}
+
+// testPromotionHeldUp: what was asked of a standby does not keep the cluster without a primary.
+func testPromotionHeldUp(t *testing.T, primary, standby *testAgent) {
+	c := primary.cluster
+	asked := make(chan error, 1)
+	go func() {
+		connection, err := pgconn.Connect(context.Background(), fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres",
+			standby.paths.Run, c.ports.Postgres))
+		if err == nil {
+			_, err = connection.Exec(context.Background(), "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t; SELECT pg_sleep(600)").ReadAll()
+		}
+		asked <- err
+	}()
+	standby.answers("SELECT count(*)::text FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND query LIKE '%sleep(600)'", "1")
+	primary.ask("DELETE FROM t")
+	primary.ask("VACUUM t")
+	standby.answers("SELECT wait_event FROM pg_stat_activity WHERE backend_type = 'startup'", "RecoveryConflictSnapshot")
+	began := time.Now()
+	c.lease.give(standby.name)
+	standby.await(short, "the primary", func(s agentapi.Status) bool { return s.Ready && s.Role == agentapi.RolePrimary })
+	t.Logf("promoted in %s", time.Since(began))
+	require.Error(t, <-asked)
+	standby.answers("SHOW max_standby_streaming_delay", "-1")
+}
+
+func testReplayStands(t *testing.T, primary, standby *testAgent) {
+	c := primary.cluster
+	standby.freeze(t, standby.process(t, "startup"))
+	logged := standby.since()
+	began := time.Now()
+	c.lease.give(standby.name)
+	status := standby.await(short, "saying what it waits for", func(s agentapi.Status) bool { return s.Problem != nil })
+	assert.Equal(t, reasonServer, status.Problem.Reason)
+	assert.Contains(t, status.Problem.Message, "PostgreSQL does not end recovery")
+	require.Eventually(t, func() bool { return c.lease.holder() == primary.name }, 2*long, often, "it hands over")
+	t.Logf("handed over after %s", time.Since(began))
+	assert.Contains(t, logged(), "holder-failing")
 }
 
 // testCheckpointBound: data whose rewind waits for a checkpoint that does not come is copied.

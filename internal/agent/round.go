@@ -69,9 +69,8 @@ func (a *Agent) round(ctx, background context.Context) (pause time.Duration) {
 	}
 	ready := a.publish(w, result)
 	a.requests.endRound(number)
-	promoting := w.decision.Action == election.RunPrimary && w.state != nil && w.state.InRecovery
 	switch {
-	case promoting || a.handover.phase == agentapi.SwitchoverStopping:
+	case promotes(&w) || a.handover.phase == agentapi.SwitchoverStopping:
 		return urgentInterval
 	case a.handover.active():
 		return a.handover.pause(w.now)
@@ -154,6 +153,7 @@ func (a *Agent) observe(ctx context.Context, w *world) {
 	if w.foundErr != nil && w.server.Running && errors.Is(w.foundErr, postgres.ErrControl) {
 		w.found, w.foundErr = a.volume.Inspect() // it was being written just then
 	}
+	a.takePulse(w)
 	a.noteDown(w)
 	if w.view.Holder != "" || !w.view.Known {
 		a.noHolderSince = time.Time{}

@@ -121,6 +121,26 @@ func (c *Client) Promote(ctx context.Context) error {
 	return c.exec(ctx, "SELECT pg_promote(wait => false)")
 }
 
+// endConflictsQuery ends the transactions on a standby for which its replay waits. What exactly it waits for is not known for every
+// kind of conflict, so all are ended; those that come later are PostgreSQL's to cancel, by max_standby_streaming_delay.
+const endConflictsQuery = `
+WITH startup AS (
+       SELECT wait_event_type AS type, wait_event AS event FROM pg_stat_activity WHERE backend_type = 'startup'
+     ), ended AS (
+       SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+       WHERE backend_type = 'client backend' AND xact_start IS NOT NULL AND application_name <> 'pgsteward' AND pg_is_in_recovery()
+             AND EXISTS (SELECT FROM startup WHERE type IN ('Lock', 'BufferPin') OR event LIKE 'RecoveryConflict%')
+     )
+SELECT coalesce((SELECT type || '/' || event FROM startup LIMIT 1), ''), (SELECT count(*) FROM ended)`
+
+// EndConflicts ends what keeps a standby from replaying, and says what its replay waits for and how many sessions were ended.
+func (c *Client) EndConflicts(ctx context.Context) (waits string, ended int, err error) {
+	err = c.with(ctx, observeTimeout, func(ctx context.Context, connection *pgx.Conn) error {
+		return connection.QueryRow(ctx, endConflictsQuery).Scan(&waits, &ended)
+	})
+	return waits, ended, err
+}
+
 // HBAErrors are what PostgreSQL refuses in pg_hba.conf as it is on disk.
 func (c *Client) HBAErrors(ctx context.Context) ([]string, error) {
 	var found []string
