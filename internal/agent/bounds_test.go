@@ -89,6 +89,7 @@ func TestAgent_bounds(t *testing.T) {
 		{"the end of a Pod that waits for a consumer", testEndBound},
 		{"a promotion that a query holds up", testPromotionHeldUp},
 		{"a replay that stands still", testReplayStands},
+		{"a postmaster that stands still", testHung},
 		{"a rewind that waits for a checkpoint", testCheckpointBound},
 	} {
 		agents := c.settled()
@@ -158,6 +159,23 @@ func testReplayStands(t *testing.T, primary, standby *testAgent) {
 	require.Eventually(t, func() bool { return c.lease.holder() == primary.name }, 2*long, often, "it hands over")
 	t.Logf("handed over after %s", time.Since(began))
 	assert.Contains(t, logged(), "holder-failing")
+}
+
+// testHung: a primary that stands still is replaced, and says so before.
+func testHung(t *testing.T, primary, standby *testAgent) {
+	c := primary.cluster
+	pid := primary.agent.server.Snapshot().PID
+	began := time.Now()
+	primary.freeze(t, pid) // its backends go on, and nobody new comes in
+	status := primary.await(2*short, "saying that it does not answer", func(s agentapi.Status) bool { return s.Problem != nil && !s.Ready })
+	t.Logf("said so after %s", time.Since(began))
+	assert.Equal(t, reasonServer, status.Problem.Reason)
+	assert.Contains(t, status.Problem.Message, "PostgreSQL does not answer new connections")
+	require.Eventually(t, func() bool { return c.lease.holder() == standby.name }, 2*long, often)
+	t.Logf("handed over after %s", time.Since(began))
+	assert.Greater(t, time.Since(began), hungBound)
+	assert.True(t, ended(pid), "it is stopped first")
+	standby.awaitReady(agentapi.RolePrimary)
 }
 
 // testCheckpointBound: data whose rewind waits for a checkpoint that does not come is copied.

@@ -153,6 +153,8 @@ func (a *Agent) servePrimary(ctx context.Context, w *world) outcome {
 		result.problem = problem(reasonSetup, "roles, passwords, database or slots cannot be made: "+a.setupFailed.message)
 	}
 	switch {
+	case a.pulse.knocking.lasts(w.now, hungReported):
+		result.notReady = "PostgreSQL takes no new connections"
 	case a.view().Remaining == 0:
 		result.notReady = "the lease has run out"
 	case a.setupPID != w.server.PID && (!a.wasSetUp.Load() || w.now.Sub(a.runningSince) < setupGrace):

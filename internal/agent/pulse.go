@@ -5,16 +5,25 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pgsteward/pgsteward/internal/agent/sql"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/election"
 	"github.com/pgsteward/pgsteward/internal/postgres"
 )
 
-// A server that answers can still be of no use: its replay waits for something before it can be promoted. The Lease is renewed meanwhile,
-// so nobody else would take over. Therefore that has a bound, after which the server counts as down; before that the status says what
-// is the matter.
+// A server that was started and has answered can still stop working without ending: its processes stand still, its storage hangs, or
+// its replay waits for something before it can be promoted. The Lease is renewed meanwhile, so nobody else would take over. Therefore
+// each of these has a bound, after which the server counts as down; before that the status says what is the matter.
 
 const (
+	// hungBound is how long a server may be without any answer. It is long, since a machine without CPU time looks the same; what
+	// follows is safe in both cases, as the server is stopped first.
+	hungBound    = 30 * time.Second
+	hungReported = 10 * time.Second
+	// hungAttempts is how many questions must have gone without an answer: an agent that stood still itself has asked too few.
+	hungAttempts = 3
+	// knockInterval is between two new connections to a primary. The one that is kept goes on while the postmaster stands still.
+	knockInterval = 5 * time.Second
 	// promotionBound is how long a promotion may take during which replay does not move.
 	promotionBound    = 20 * time.Second
 	promotionReported = 5 * time.Second
@@ -26,6 +35,10 @@ const (
 // pulse is what the loop remembers of the server that was started then.
 type pulse struct {
 	started time.Time
+	// observing are the failures of questions on the connection that is kept, knocking those to connect anew.
+	observing, knocking silence
+	knock               *task
+	knockedAt           time.Time
 	// promoting is since when it is to be promoted, moved when its replay has moved since, to replayed.
 	promoting time.Time
 	moved     time.Time
@@ -35,14 +48,42 @@ type pulse struct {
 	lookedAt time.Time
 }
 
+// silence is since when there was no answer, and to how many questions.
+type silence struct {
+	since   time.Time
+	count   int
+	message string
+}
+
+func (s *silence) note(now time.Time, err error) {
+	if err == nil || sql.IsAnswer(err) {
+		*s = silence{}
+		return
+	}
+	if s.since.IsZero() {
+		s.since = now
+	}
+	s.count++
+	s.message = err.Error()
+}
+
+// lasts says whether there was no answer for longer than the bound.
+func (s *silence) lasts(now time.Time, bound time.Duration) bool {
+	return s.count >= hungAttempts && now.Sub(s.since) > bound
+}
+
 // takePulse takes note of whether the server works. What was noted stays while the server is being stopped for it.
-func (a *Agent) takePulse(w *world) {
+func (a *Agent) takePulse(ctx context.Context, w *world) {
 	p := &a.pulse
 	if !p.started.Equal(w.server.Started) {
 		*p = pulse{started: w.server.Started}
 	}
-	if !w.server.Running || w.server.Stopping != 0 || !a.answered.Equal(w.server.Started) {
+	if !w.server.Running || w.server.Stopping != 0 || !a.answered.Equal(w.server.Started) || ctx.Err() != nil {
 		return
+	}
+	p.observing.note(w.now, w.stateErr)
+	if w.server.Writable {
+		a.knock(ctx, w)
 	}
 	switch {
 	case !a.toRun, w.state != nil && !w.state.InRecovery:
@@ -52,8 +93,27 @@ func (a *Agent) takePulse(w *world) {
 	}
 }
 
+// knock looks, beside the loop, whether the server takes new connections.
+func (a *Agent) knock(ctx context.Context, w *world) {
+	p := &a.pulse
+	if err, isNew := p.knock.result(); isNew {
+		p.knocking.note(w.now, err)
+	}
+	if !p.knock.isSettled() || w.now.Sub(p.knockedAt) < knockInterval {
+		return
+	}
+	p.knockedAt = w.now
+	p.knock = a.begin(ctx, "knock", a.observer.Knock)
+}
+
 // hung is why a server that runs does not work, if that has lasted for longer than the bounds; empty: it works.
-func (p *pulse) hung(now time.Time, promotion time.Duration) string {
+func (p *pulse) hung(now time.Time, answer, promotion time.Duration) string {
+	if s := p.observing; s.lasts(now, answer) {
+		return fmt.Sprintf("PostgreSQL does not answer, since %s: %s", moment(s.since), s.message)
+	}
+	if s := p.knocking; s.lasts(now, answer) {
+		return fmt.Sprintf("PostgreSQL does not answer new connections, since %s: %s", moment(s.since), s.message)
+	}
 	last := p.promoting
 	if p.moved.After(last) {
 		last = p.moved
@@ -73,7 +133,7 @@ func moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // hungProblem is the problem that the server hangs; nil if it does not.
 func (a *Agent) hungProblem(now time.Time) *agentapi.Problem {
-	if text := a.pulse.hung(now, promotionReported); text != "" {
+	if text := a.pulse.hung(now, hungReported, promotionReported); text != "" {
 		return problem(reasonServer, text)
 	}
 	return nil

@@ -153,7 +153,7 @@ func (a *Agent) observe(ctx context.Context, w *world) {
 	if w.foundErr != nil && w.server.Running && errors.Is(w.foundErr, postgres.ErrControl) {
 		w.found, w.foundErr = a.volume.Inspect() // it was being written just then
 	}
-	a.takePulse(w)
+	a.takePulse(ctx, w)
 	a.noteDown(w)
 	if w.view.Holder != "" || !w.view.Known {
 		a.noHolderSince = time.Time{}

@@ -15,6 +15,8 @@ import (
 
 const (
 	connectTimeout = 2 * time.Second
+	// knockTimeout bounds a connection that is opened only to see whether that is possible; on a machine that is busy it takes a while.
+	knockTimeout = 4 * time.Second
 	// observeTimeout bounds a look at the server's state, changeTimeout a statement that changes something.
 	observeTimeout = 2 * time.Second
 	changeTimeout  = 20 * time.Second
@@ -52,9 +54,27 @@ func (c *Client) with(ctx context.Context, timeout time.Duration, use func(conte
 	return use(ctx, c.connection)
 }
 
-// connect opens a connection as the superuser. Statement and lock timeouts hold on the server's side too, so that nothing
-// stays behind when the agent gives up.
-func (c *Client) connect(ctx context.Context, database string) (*pgx.Conn, error) {
+// Knock says whether the server takes a new connection; one that refuses it has answered.
+func (c *Client) Knock(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, knockTimeout)
+	defer cancel()
+	config, err := c.config("postgres")
+	if err != nil {
+		return err
+	}
+	config.ConnectTimeout = knockTimeout
+	connection, err := pgx.ConnectConfig(ctx, config)
+	if err == nil {
+		_ = connection.Close(ctx)
+	} else if !IsAnswer(err) {
+		return fmt.Errorf("connecting to PostgreSQL: %w", err)
+	}
+	return nil
+}
+
+// config is how to connect as the superuser. Statement and lock timeouts hold on the server's side too, so that nothing stays
+// behind when the agent gives up.
+func (c *Client) config(database string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(fmt.Sprintf("host=%s port=%d user=%s sslmode=disable", c.socketDirectory, c.port, naming.Superuser))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
@@ -71,6 +91,15 @@ func (c *Client) connect(ctx context.Context, database string) (*pgx.Conn, error
 		"client_min_messages":                 "warning",
 		"default_transaction_read_only":       "off",   // whatever the user has set for everybody
 		"synchronous_commit":                  "local", // roles and databases must not wait for a standby that is not there yet
+	}
+	return config, nil
+}
+
+// connect opens a connection.
+func (c *Client) connect(ctx context.Context, database string) (*pgx.Conn, error) {
+	config, err := c.config(database)
+	if err != nil {
+		return nil, err
 	}
 	connection, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
@@ -161,6 +190,12 @@ func identifier(name string) string { return pgx.Identifier{name}.Sanitize() }
 // literal quotes a string constant where a statement takes no arguments.
 func literal(text string) string {
 	return "'" + strings.ReplaceAll(strings.ReplaceAll(text, "\x00", ""), "'", "''") + "'"
+}
+
+// IsAnswer says whether the error is what the server itself has answered, so that it works.
+func IsAnswer(err error) bool {
+	var refused *pgconn.PgError
+	return asPgError(err, &refused)
 }
 
 // IsStarting says whether the error means that the server is still starting, or stopping.
