@@ -11,6 +11,7 @@ import (
 	"github.com/pgsteward/pgsteward/internal/agent/conf"
 	"github.com/pgsteward/pgsteward/internal/agent/datadir"
 	"github.com/pgsteward/pgsteward/internal/agent/lease"
+	"github.com/pgsteward/pgsteward/internal/agent/sql"
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/election"
@@ -232,6 +233,7 @@ func (a *Agent) settings(w *world, upstream string) postgres.Settings {
 	settings.VolumeSize = a.volumeSize
 	settings.SyncStandbys = syncNames(a.syncToUse(w))
 	settings.ReadOnly = a.disk.full != ""
+	settings.Promoting = promotes(w)
 	if w.found.Standby || upstream != "" {
 		settings.Minimums = w.found.Control.Minimums
 	}
@@ -318,6 +320,9 @@ func (a *Agent) serverOutcome(w *world) outcome {
 		result.state = agentapi.StateRunning
 	case w.server.Running:
 		result.state, result.notReady = agentapi.StateStarting, "PostgreSQL is starting"
+		if a.answered.Equal(w.server.Started) && w.stateErr != nil && !sql.IsAnswer(w.stateErr) {
+			result.notReady, result.problem = "PostgreSQL does not answer", a.hungProblem(w.now)
+		}
 		if w.stateErr != nil {
 			result.notReady += ": " + w.stateErr.Error()
 		}

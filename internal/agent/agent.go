@@ -86,6 +86,7 @@ type memory struct {
 	setup    *task
 	labels   *task
 	restarts restarts
+	pulse    pulse
 	clones   clones
 	back     comeback
 	news     upstreamNews

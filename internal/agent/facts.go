@@ -132,12 +132,13 @@ func (a *Agent) serverFacts(w *world) election.Server {
 
 // noteDown takes note of since when PostgreSQL is not there although this instance is to run as the primary, and may: as long as the
 // lease is not renewed it may not. A server that has answered since it was started is there, however slow it is, unless it says that
-// it is starting again.
+// it is starting again, or hangs.
 func (a *Agent) noteDown(w *world) {
 	switch {
 	case w.view.Holder != a.options.Instance || !a.toRun || a.keeper == nil || !a.fresh(w):
 		a.downSince, a.failuresBefore = time.Time{}, a.restarts.failures
-	case w.server.Running && a.answered.Equal(w.server.Started) && !sql.IsStarting(w.stateErr):
+	case w.server.Running && a.answered.Equal(w.server.Started) && !sql.IsStarting(w.stateErr) &&
+		a.pulse.hung(w.now, hungBound, promotionBound) == "":
 		a.downSince, a.failuresBefore = time.Time{}, 0
 	case a.downSince.IsZero():
 		a.downSince = w.now

@@ -20,8 +20,6 @@ const (
 	// which has less to write.
 	checkpointBound = time.Minute
 	checkpointLong  = time.Second
-	// switchoverStopBound is how long a fast shutdown may take in a switchover before it becomes an immediate one, and comes to nothing.
-	switchoverStopBound = 15 * time.Second
 	// giveTimeout bounds the update that hands over.
 	giveTimeout = 3 * time.Second
 	// endpointsSettle is how long a primary goes on serving after endpoints of the cluster have changed, before it stops and its Services
@@ -283,18 +281,5 @@ func (a *Agent) stop(ctx context.Context, w *world) outcome {
 		a.observer.Close()
 		return result
 	}
-	bound := switchoverStopBound
-	if h.kind == election.Termination {
-		bound = a.options.StopBound - w.now.Sub(h.began)
-	}
-	if since := w.now.Sub(w.server.StoppingSince); since > bound {
-		a.server.Stop(supervise.Immediate)
-		if since > bound+immediateBound {
-			a.server.Stop(supervise.Kill)
-		}
-	}
 	return result
 }
-
-// immediateBound is how long an immediate shutdown may take.
-const immediateBound = 6 * time.Second

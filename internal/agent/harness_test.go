@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -58,6 +59,10 @@ type testAgent struct {
 	rewind *string
 	// cutOff says whether it starts without reaching the API server.
 	cutOff bool
+	// stopBound is Options.StopBound of the next start; zero: some seconds.
+	stopBound time.Duration
+	// checkpointBound is Options.CheckpointBound of the next start.
+	checkpointBound time.Duration
 
 	cluster *testCluster
 	name    string
@@ -200,8 +205,9 @@ func (c *testCluster) start(name string) *testAgent {
 	a.access.cutOff.Store(a.cutOff)
 	a.agent = New(Options{
 		Instance: name, Namespace: "test", Pod: naming.Pod(name), PodUID: a.pod, Version: "test",
-		Paths: a.paths, Ports: c.ports, ListenAddress: a.address, StopBound: 15 * time.Second, FollowBound: 2 * time.Second,
-		Credential: serverUser(), Users: []string{"root", "postgres", "nobody"},
+		Paths: a.paths, Ports: c.ports, ListenAddress: a.address, StopBound: cmp.Or(a.stopBound, 15*time.Second), FollowBound: 2 * time.Second,
+		CheckpointBound: a.checkpointBound,
+		Credential:      serverUser(), Users: []string{"root", "postgres", "nobody"},
 		Watchdog: []string{os.Args[0], watchdogArgument},
 		Lease:    func(string) (lease.API, error) { return a.access, nil },
 		Labeler:  c.labels, Output: a.log, LogLevel: slog.LevelDebug,

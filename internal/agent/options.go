@@ -38,6 +38,8 @@ type Options struct {
 	FollowBound time.Duration
 	// RewindBound is how long a rewind may take before the data is copied instead; zero: DefaultRewindBound.
 	RewindBound time.Duration
+	// CheckpointBound is how long the checkpoint of the primary before a rewind may take; zero: sql.DefaultCheckpointBound.
+	CheckpointBound time.Duration
 	// Credential is what PostgreSQL runs as, and Users are the operating system's users that may be its superuser over the
 	// socket. They are for an agent that runs as root, as in tests.
 	Credential *syscall.Credential

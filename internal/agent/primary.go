@@ -80,6 +80,9 @@ func (a *Agent) runPrimary(ctx context.Context, w *world) outcome {
 	default:
 		result = a.servePrimary(ctx, w)
 	}
+	if result.problem == nil {
+		result.problem = a.hungProblem(w.now)
+	}
 	result.role = agentapi.RolePrimary
 	return result
 }
@@ -89,6 +92,12 @@ func (a *Agent) promote(ctx context.Context, w *world) outcome {
 	result := outcome{state: agentapi.StateStarting, notReady: "being promoted"}
 	if a.readable(w) {
 		result.notReady = "" // it was ready as a standby, and is about to be as the primary
+	}
+	if a.pulse.promoting.IsZero() {
+		a.pulse.promoting = w.now
+	}
+	if w.server.Writable {
+		a.endConflicts(ctx, w)
 	}
 	if w.server.Writable && w.now.Sub(a.promotedAt) < promoteRetry {
 		return result // it was told so already
@@ -110,6 +119,7 @@ func (a *Agent) promote(ctx context.Context, w *world) outcome {
 			return result
 		}
 	}
+	a.hurryReplay(w)
 	if !a.fresh(&world{view: a.view()}) {
 		result.notReady = "renewing the lease" // it took too long to come here
 		return result
@@ -143,6 +153,8 @@ func (a *Agent) servePrimary(ctx context.Context, w *world) outcome {
 		result.problem = problem(reasonSetup, "roles, passwords, database or slots cannot be made: "+a.setupFailed.message)
 	}
 	switch {
+	case a.pulse.knocking.lasts(w.now, hungReported):
+		result.notReady = "PostgreSQL takes no new connections"
 	case a.view().Remaining == 0:
 		result.notReady = "the lease has run out"
 	case a.setupPID != w.server.PID && (!a.wasSetUp.Load() || w.now.Sub(a.runningSince) < setupGrace):

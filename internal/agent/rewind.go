@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,8 @@ const (
 	upstreamInterval = time.Second
 	// rewindsAtMost is how often the data is rewound without being able to follow afterwards.
 	rewindsAtMost = 2
+	// checkpointsAtMost is how often the checkpoint that a rewind needs may not end in time.
+	checkpointsAtMost = 3
 	// damageAtMost is how often a standby may end because of damaged data before it is copied again.
 	damageAtMost = 3
 	// unreadableBound is how long a control file may be unreadable before the data is copied again.
@@ -39,8 +42,6 @@ const (
 	// The pause before data is copied again that was copied, and still could not be used, doubles from copyAgainFirst.
 	copyAgainFirst = 30 * time.Second
 	copyAgainLast  = 15 * time.Minute
-	// stopBeforeSeed is how long a standby whose data is to be replaced may take to stop.
-	stopBeforeSeed = time.Minute
 )
 
 // comeback is what the loop remembers about data that must be mended.
@@ -51,10 +52,11 @@ type comeback struct {
 	// rewinds and copies count those since the server last followed for a while.
 	rewinds int
 	copies  int
+	// checkpoints counts the checkpoints of the upstream that did not end in time.
+	checkpoints int
 	// waiting is since when the upstream's history is waited for, unreadable since when the control file cannot be read.
 	waiting    time.Time
 	unreadable time.Time
-	stopping   time.Time
 	// damage counts the ends of the server that were due to damaged data.
 	damage failures
 }
@@ -126,6 +128,7 @@ func (a *Agent) rewind(ctx context.Context, w *world, upstream string) outcome {
 		return result
 	}
 	conninfo := a.conninfo(upstream, postgres.Keyword{Name: "dbname", Value: "postgres"})
+	checkpointBound := cmp.Or(a.options.CheckpointBound, sql.DefaultCheckpointBound)
 	seeder, bound := a.seeder, a.options.RewindBound
 	if bound <= 0 {
 		bound = DefaultRewindBound
@@ -133,7 +136,11 @@ func (a *Agent) rewind(ctx context.Context, w *world, upstream string) outcome {
 	a.log.Info("Rewinding", "upstream", upstream, "attempt", a.back.rewinds+1)
 	a.back.rewinding = true
 	a.seed = a.begin(ctx, upstream, func(ctx context.Context) error {
-		if err := (sql.Upstream{Conninfo: conninfo}).Checkpoint(ctx); err != nil {
+		err := (sql.Upstream{Conninfo: conninfo, Bound: checkpointBound}).Checkpoint(ctx)
+		if errors.Is(err, sql.ErrCheckpointSlow) {
+			return fmt.Errorf("the checkpoint on %s, which rewinding needs, did not end within %s: %w", upstream, checkpointBound, err)
+		}
+		if err != nil {
 			return fmt.Errorf("%w: %w", errUpstream, err)
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("pg_rewind was not done after %s", bound))
@@ -165,8 +172,12 @@ func (a *Agent) noteSeed(err error) {
 	switch {
 	case err == nil:
 		a.back.rewinds++
-		a.back.rewind = ""
+		a.back.rewind, a.back.checkpoints = "", 0
 		a.log.Info("The data is rewound")
+	case errors.Is(err, sql.ErrCheckpointSlow):
+		if a.back.checkpoints++; a.back.checkpoints >= checkpointsAtMost {
+			a.wantCopy(err.Error())
+		}
 	case errors.Is(err, errUpstream), errors.Is(err, context.Canceled):
 		// Nothing could be copied from there either; or the upstream has changed.
 	default:
@@ -177,16 +188,9 @@ func (a *Agent) noteSeed(err error) {
 // stopForSeed says whether no server runs on the data that is to be changed; it stops the one that does.
 func (a *Agent) stopForSeed(w *world) bool {
 	if !w.server.Running {
-		a.back.stopping = time.Time{}
 		return true
 	}
-	if a.back.stopping.IsZero() {
-		a.back.stopping = w.now
-	}
 	a.server.Stop(supervise.Fast)
-	if w.now.Sub(a.back.stopping) > stopBeforeSeed {
-		a.server.Stop(supervise.Immediate)
-	}
 	return false
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgsteward/pgsteward/internal/agent/datadir"
+	"github.com/pgsteward/pgsteward/internal/agent/sql"
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/postgres"
@@ -194,4 +195,17 @@ func testBackDamaged(t *testing.T, primary, standby *testAgent) {
 	standby.awaitSame(t, primary)
 	assert.Contains(t, logged(), "its data is damaged")
 	assert.Contains(t, logged(), "Copying data")
+}
+
+// TestAgent_noteRewind: a checkpoint that does not end in time is waited for again, but not for ever.
+func TestAgent_noteRewind(t *testing.T) {
+	t.Parallel()
+	a := New(Options{Output: &syncBuffer{}})
+	for i := range checkpointsAtMost {
+		assert.Empty(t, a.reclone, i)
+		a.back.rewind, a.back.rewinding = "it diverged", true
+		a.noteSeed(sql.ErrCheckpointSlow)
+	}
+	assert.Contains(t, a.reclone, "the checkpoint did not end in time")
+	assert.Empty(t, a.back.rewind)
 }

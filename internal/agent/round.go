@@ -63,14 +63,14 @@ func (a *Agent) round(ctx, background context.Context) (pause time.Duration) {
 	number := a.requests.beginRound()
 	w := world{now: time.Now(), clock: lease.Boottime(), server: a.server.Snapshot()}
 	result := a.observeAndAct(ctx, background, &w)
+	a.hasten(&w)
 	if ctx.Err() != nil {
 		return 0
 	}
 	ready := a.publish(w, result)
 	a.requests.endRound(number)
-	promoting := w.decision.Action == election.RunPrimary && w.state != nil && w.state.InRecovery
 	switch {
-	case promoting || a.handover.phase == agentapi.SwitchoverStopping:
+	case promotes(&w) || a.handover.phase == agentapi.SwitchoverStopping:
 		return urgentInterval
 	case a.handover.active():
 		return a.handover.pause(w.now)
@@ -155,6 +155,7 @@ func (a *Agent) observe(ctx context.Context, w *world) {
 	if w.foundErr != nil && w.server.Running && errors.Is(w.foundErr, postgres.ErrControl) {
 		w.found, w.foundErr = a.volume.Inspect() // it was being written just then
 	}
+	a.takePulse(ctx, w)
 	a.noteDown(w)
 	a.noteForce(w)
 	if w.view.Holder != "" || !w.view.Known {

@@ -168,6 +168,9 @@ func confirmedTarget(f Facts, off without) string {
 	return best.Name
 }
 
+// Successor is who could take over from a holder that has not served for so long; empty: nobody.
+func Successor(f Facts, since time.Duration) string { return successor(f, since, nil) }
+
 // successor is who can take over from a holder that is down, by the same measure as if its lease had expired when it went down;
 // empty: nobody.
 func successor(f Facts, down time.Duration, off without) string {

@@ -39,3 +39,14 @@ func TestPromotionNeedsNoRestart(t *testing.T) {
 	primary, _ := Settings{Major: 17}.Merge()
 	assert.Equal(t, standby, primary)
 }
+
+func TestSettings_Promoting(t *testing.T) {
+	t.Parallel()
+	settings := Settings{Major: 17, User: map[string]string{"max_standby_streaming_delay": "-1", "max_standby_archive_delay": "1h"}}
+	merged, _ := settings.Merge()
+	assert.Equal(t, "-1", merged["max_standby_streaming_delay"])
+	settings.Promoting = true
+	merged, _ = settings.Merge()
+	assert.Equal(t, "0", merged["max_standby_streaming_delay"], "whatever the user wishes")
+	assert.Equal(t, "0", merged["max_standby_archive_delay"])
+}

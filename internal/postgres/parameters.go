@@ -36,6 +36,8 @@ type Settings struct {
 	PrimarySlot     string
 	// ReadOnly makes transactions read-only unless their client says otherwise; it is stronger than the user's setting.
 	ReadOnly bool
+	// Promoting is for a standby that is about to be promoted: no query keeps it from replaying; it is stronger than the user's settings.
+	Promoting bool
 	// SyncStandbys is synchronous_standby_names. It has no effect on a standby.
 	SyncStandbys string
 	// Minimums are numbers that a standby must not go below; nil for a primary.
@@ -77,6 +79,9 @@ func (s Settings) Merge() (merged Parameters, refused []string) {
 	maps.Copy(merged, owned)
 	if s.ReadOnly {
 		merged["default_transaction_read_only"] = "on"
+	}
+	if s.Promoting {
+		merged["max_standby_streaming_delay"], merged["max_standby_archive_delay"] = "0", "0"
 	}
 	for name, least := range floors {
 		raise(merged, name, least)

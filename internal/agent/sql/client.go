@@ -15,11 +15,11 @@ import (
 
 const (
 	connectTimeout = 2 * time.Second
+	// knockTimeout bounds a connection that is opened only to see whether that is possible; on a machine that is busy it takes a while.
+	knockTimeout = 4 * time.Second
 	// observeTimeout bounds a look at the server's state, changeTimeout a statement that changes something.
 	observeTimeout = 2 * time.Second
 	changeTimeout  = 20 * time.Second
-	// upstreamTimeout bounds what another instance is asked for, which may write a whole checkpoint.
-	upstreamTimeout = 2 * time.Minute
 )
 
 // Client connects to the instance's own server. It keeps one connection; its methods may be called from several goroutines,
@@ -54,9 +54,27 @@ func (c *Client) with(ctx context.Context, timeout time.Duration, use func(conte
 	return use(ctx, c.connection)
 }
 
-// connect opens a connection as the superuser. Statement and lock timeouts hold on the server's side too, so that nothing
-// stays behind when the agent gives up.
-func (c *Client) connect(ctx context.Context, database string) (*pgx.Conn, error) {
+// Knock says whether the server takes a new connection; one that refuses it has answered.
+func (c *Client) Knock(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, knockTimeout)
+	defer cancel()
+	config, err := c.config("postgres")
+	if err != nil {
+		return err
+	}
+	config.ConnectTimeout = knockTimeout
+	connection, err := pgx.ConnectConfig(ctx, config)
+	if err == nil {
+		_ = connection.Close(ctx)
+	} else if !IsAnswer(err) {
+		return fmt.Errorf("connecting to PostgreSQL: %w", err)
+	}
+	return nil
+}
+
+// config is how to connect as the superuser. Statement and lock timeouts hold on the server's side too, so that nothing stays
+// behind when the agent gives up.
+func (c *Client) config(database string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(fmt.Sprintf("host=%s port=%d user=%s sslmode=disable", c.socketDirectory, c.port, naming.Superuser))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
@@ -73,6 +91,15 @@ func (c *Client) connect(ctx context.Context, database string) (*pgx.Conn, error
 		"client_min_messages":                 "warning",
 		"default_transaction_read_only":       "off",   // whatever the user has set for everybody
 		"synchronous_commit":                  "local", // roles and databases must not wait for a standby that is not there yet
+	}
+	return config, nil
+}
+
+// connect opens a connection.
+func (c *Client) connect(ctx context.Context, database string) (*pgx.Conn, error) {
+	config, err := c.config(database)
+	if err != nil {
+		return nil, err
 	}
 	connection, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
@@ -123,6 +150,26 @@ func (c *Client) Promote(ctx context.Context) error {
 	return c.exec(ctx, "SELECT pg_promote(wait => false)")
 }
 
+// endConflictsQuery ends the transactions on a standby for which its replay waits. What exactly it waits for is not known for every
+// kind of conflict, so all are ended; those that come later are PostgreSQL's to cancel, by max_standby_streaming_delay.
+const endConflictsQuery = `
+WITH startup AS (
+       SELECT wait_event_type AS type, wait_event AS event FROM pg_stat_activity WHERE backend_type = 'startup'
+     ), ended AS (
+       SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+       WHERE backend_type = 'client backend' AND xact_start IS NOT NULL AND application_name <> 'pgsteward' AND pg_is_in_recovery()
+             AND EXISTS (SELECT FROM startup WHERE type IN ('Lock', 'BufferPin') OR event LIKE 'RecoveryConflict%')
+     )
+SELECT coalesce((SELECT type || '/' || event FROM startup LIMIT 1), ''), (SELECT count(*) FROM ended)`
+
+// EndConflicts ends what keeps a standby from replaying, and says what its replay waits for and how many sessions were ended.
+func (c *Client) EndConflicts(ctx context.Context) (waits string, ended int, err error) {
+	err = c.with(ctx, observeTimeout, func(ctx context.Context, connection *pgx.Conn) error {
+		return connection.QueryRow(ctx, endConflictsQuery).Scan(&waits, &ended)
+	})
+	return waits, ended, err
+}
+
 // HBAErrors are what PostgreSQL refuses in pg_hba.conf as it is on disk.
 func (c *Client) HBAErrors(ctx context.Context) ([]string, error) {
 	var found []string
@@ -143,6 +190,12 @@ func identifier(name string) string { return pgx.Identifier{name}.Sanitize() }
 // literal quotes a string constant where a statement takes no arguments.
 func literal(text string) string {
 	return "'" + strings.ReplaceAll(strings.ReplaceAll(text, "\x00", ""), "'", "''") + "'"
+}
+
+// IsAnswer says whether the error is what the server itself has answered, so that it works.
+func IsAnswer(err error) bool {
+	var refused *pgconn.PgError
+	return asPgError(err, &refused)
 }
 
 // IsStarting says whether the error means that the server is still starting, or stopping.

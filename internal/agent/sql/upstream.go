@@ -1,9 +1,11 @@
 package sql
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -12,7 +14,15 @@ import (
 type Upstream struct {
 	// Conninfo is libpq's connection string.
 	Conninfo string
+	// Bound is how long it may take; zero: DefaultCheckpointBound.
+	Bound time.Duration
 }
+
+// DefaultCheckpointBound bounds what another instance is asked for, which may write a whole checkpoint.
+const DefaultCheckpointBound = 2 * time.Minute
+
+// ErrCheckpointSlow is that the upstream did not finish a checkpoint within the bound.
+var ErrCheckpointSlow = errors.New("the checkpoint did not end in time")
 
 // ErrNotPrimary is that the upstream is a standby itself.
 var ErrNotPrimary = errors.New("the upstream is not a primary")
@@ -20,11 +30,14 @@ var ErrNotPrimary = errors.New("the upstream is not a primary")
 // Checkpoint has the upstream, which must be a primary, write a checkpoint. After a promotion it may take minutes until the next
 // one by itself, and until then pg_rewind of PostgreSQL 15 and before would not see that the timeline has changed.
 func (u Upstream) Checkpoint(ctx context.Context) error {
-	return u.with(ctx, func(connection *pgx.Conn) error {
+	return u.with(ctx, func(ctx context.Context, connection *pgx.Conn) error {
 		if err := isPrimary(ctx, connection); err != nil {
 			return err
 		}
 		_, err := connection.Exec(ctx, "CHECKPOINT")
+		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return ErrCheckpointSlow
+		}
 		if err != nil {
 			return fmt.Errorf("writing a checkpoint: %w", err)
 		}
@@ -34,7 +47,7 @@ func (u Upstream) Checkpoint(ctx context.Context) error {
 
 // Reachable says why the upstream cannot be copied; nil if it can.
 func (u Upstream) Reachable(ctx context.Context) error {
-	return u.with(ctx, func(connection *pgx.Conn) error { return isPrimary(ctx, connection) })
+	return u.with(ctx, func(ctx context.Context, connection *pgx.Conn) error { return isPrimary(ctx, connection) })
 }
 
 func isPrimary(ctx context.Context, connection *pgx.Conn) error {
@@ -48,8 +61,8 @@ func isPrimary(ctx context.Context, connection *pgx.Conn) error {
 	return nil
 }
 
-func (u Upstream) with(ctx context.Context, use func(*pgx.Conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, upstreamTimeout)
+func (u Upstream) with(ctx context.Context, use func(context.Context, *pgx.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(u.Bound, DefaultCheckpointBound))
 	defer cancel()
 	config, err := pgx.ParseConfig(u.Conninfo)
 	if err != nil {
@@ -63,5 +76,5 @@ func (u Upstream) with(ctx context.Context, use func(*pgx.Conn) error) error {
 		return fmt.Errorf("connecting to the upstream: %w", err)
 	}
 	defer func() { _ = connection.Close(context.WithoutCancel(ctx)) }()
-	return use(connection)
+	return use(ctx, connection)
 }

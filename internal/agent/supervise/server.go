@@ -67,6 +67,8 @@ type Snapshot struct {
 	Stopping Mode
 	// StoppingSince is when it was first told to stop; zero if it was not.
 	StoppingSince time.Time
+	// ModeSince is when it was told to stop in the mode Stopping.
+	ModeSince time.Time
 	// Exit is that of the last server; nil if none has ended.
 	Exit *Exit
 }
@@ -188,7 +190,7 @@ func (s *Server) Stop(mode Mode) {
 	if s.snapshot.Stopping == 0 {
 		s.snapshot.StoppingSince = time.Now()
 	}
-	s.snapshot.Stopping = mode
+	s.snapshot.Stopping, s.snapshot.ModeSince = mode, time.Now()
 	if s.gone {
 		return // what it left behind is being killed
 	}
@@ -199,24 +201,6 @@ func (s *Server) Stop(mode Mode) {
 		_ = syscall.Kill(s.snapshot.PID, syscall.SIGQUIT)
 	case Kill:
 		killTree(s.snapshot.PID)
-	}
-}
-
-// StopAndWait stops the server in fast mode, in immediate mode after bound, and by force a little later. It returns when the
-// server has ended or with the context.
-func (s *Server) StopAndWait(ctx context.Context, bound time.Duration) {
-	for _, attempt := range []struct {
-		mode Mode
-		wait time.Duration
-	}{{Fast, bound}, {Immediate, 6 * time.Second}, {Kill, time.Minute}} {
-		s.Stop(attempt.mode)
-		select {
-		case <-s.Done():
-			return
-		case <-ctx.Done():
-			return
-		case <-time.After(attempt.wait):
-		}
 	}
 }
 

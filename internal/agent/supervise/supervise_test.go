@@ -149,6 +149,35 @@ func TestServer_stops_by_ever_greater_force(t *testing.T) {
 	assert.Contains(t, said.String(), "up,no,immediate")
 }
 
+func TestServer_StopAndWait_uses_ever_greater_force(t *testing.T) {
+	t.Parallel()
+	server, spec, said := postmaster(t, "trap 'echo no' INT\ntrap 'echo immediate; exit 2' QUIT\necho up\nwhile :; do sleep 0.05; done")
+	require.NoError(t, server.Start(spec))
+	awaitWord(t, said, "up")
+	server.StopAndWait(t.Context(), 300*time.Millisecond)
+	assert.False(t, server.Snapshot().Running)
+	assert.Contains(t, said.String(), "up,no,immediate")
+}
+
+func TestSnapshot_Due(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, c := range []struct {
+		stopping Mode
+		since    time.Duration
+		want     Mode
+	}{
+		{0, time.Hour, 0},
+		{Fast, bound, Fast},
+		{Fast, bound + 1, Immediate},
+		{Immediate, ImmediateBound, Immediate},
+		{Immediate, ImmediateBound + 1, Kill},
+		{Kill, time.Hour, Kill},
+	} {
+		assert.Equal(t, c.want, Snapshot{Stopping: c.stopping, ModeSince: now.Add(-c.since)}.Due(now, bound), "%+v", c)
+	}
+}
+
 func TestServer_kills_children_too(t *testing.T) {
 	t.Parallel()
 	server, spec, said := postmaster(t, "trap '' INT QUIT\nsleep 61 &\necho child $!\nwait; wait; wait")
