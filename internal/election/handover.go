@@ -8,8 +8,9 @@ import (
 
 const (
 	// HandOverBound is how long the hand-over of a Pod that ends waits, with PostgreSQL stopped, for a target that has received
-	// everything; SwitchoverBound how long one that was wished does: it would come to nothing, for a longer pause.
-	HandOverBound   = 2 * time.Second
+	// everything.
+	HandOverBound = 2 * time.Second
+	// SwitchoverBound is how long one that was wished waits: it would come to nothing, for a longer pause.
 	SwitchoverBound = 5 * time.Second
 	// PreferredWait is how long of that others wait for the one that clients are sent to already.
 	PreferredWait = 500 * time.Millisecond
