@@ -9,7 +9,7 @@
 #   groups    those that need no OLM
 #   olm       those of the Operator Lifecycle Manager, which they bring and remove again (E2E_KEEP=1 keeps it)
 # Each part has a limit after which it is stopped and counts as failed. What computes runs beside what waits; its output is shown in
-# one piece, when both have ended. E2E_PARALLEL is how many groups run at the same time (2: more of them only wait for each other on two cores).
+# one piece, when both have ended. E2E_PARALLEL is how many groups run at the same time (3).
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
 cd "$ROOT"
@@ -65,7 +65,7 @@ groups() {
   [ -z "${FOCUS:-}" ] || focus=(-run "$FOCUS")
   local rc=0
   bin/gotestsum --format "${E2E_FORMAT:-testname}" --jsonfile "$LOGS/e2e.json" -- \
-    -tags e2e -count 1 -timeout 40m -parallel "${E2E_PARALLEL:-2}" -skip '^TestOLM$' "${focus[@]}" ./test/e2e || rc=$?
+    -tags e2e -count 1 -timeout 40m -parallel "${E2E_PARALLEL:-3}" -skip '^TestOLM$' "${focus[@]}" ./test/e2e || rc=$?
   measured "$LOGS/e2e.json"
   return "$rc"
 }
