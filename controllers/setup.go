@@ -59,6 +59,33 @@ func (r *PostgresCluster) SetupWithManager(mgr ctrl.Manager, changes Changes) er
 		}))).Complete(r)
 }
 
+// SetupWithManager makes the manager call Reconcile when a PostgresBackup, its cluster or an agent's report changes.
+func (r *PostgresBackup) SetupWithManager(mgr ctrl.Manager, changes Changes) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		For(&v1.PostgresBackup{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentClusters}).
+		Watches(&v1.PostgresCluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+			return r.unfinished(ctx, client.ObjectKeyFromObject(object))
+		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.TypedChannel(changes, handler.TypedEnqueueRequestsFromMapFunc(r.unfinished))).
+		Complete(r)
+}
+
+// unfinished are the cluster's PostgresBackups that have not ended.
+func (r *PostgresBackup) unfinished(ctx context.Context, cluster types.NamespacedName) []reconcile.Request {
+	all, err := r.Reader.BackupsOf(ctx, cluster)
+	if err != nil {
+		return nil // they look again by themselves
+	}
+	var requests []reconcile.Request
+	for i := range all {
+		if phase := all[i].Status.Phase; phase != v1.BackupCompleted && phase != v1.BackupFailed {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all[i])})
+		}
+	}
+	return requests
+}
+
 // clusterOf is the cluster of an object by its label.
 func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 	cluster := object.GetLabels()[naming.LabelCluster]

@@ -95,6 +95,8 @@ type clones struct {
 	next     time.Time
 	message  string
 	since    time.Time
+	// last is when the last recovery was begun.
+	last time.Time
 }
 
 func (c *clones) failed(now time.Time, message string) {

@@ -25,6 +25,9 @@ func Pods(in Input, f facts.Cluster) []Object {
 			continue
 		}
 		role, refresh := roleLabel(i, f.Holder, isClear), !in.Unwritten && mustRefresh(i, hash, f.Now)
+		if f.Aside(i) {
+			role = "" // what is not of the live generation is in no Service
+		}
 		if !refresh && i.Pod.Role == role {
 			continue
 		}
