@@ -38,8 +38,10 @@ type handover struct {
 	began time.Time
 	// wish is the target that was asked for; target the one that was chosen.
 	wish, target string
-	checkpoint   *task
-	checkpoints  int
+	// labelled is the one that the Services were given.
+	labelled    string
+	checkpoint  *task
+	checkpoints int
 	// leaving is the target when it was made to leave -ro, settles when PostgreSQL may be stopped after that.
 	leaving string
 	settles time.Time
@@ -54,7 +56,7 @@ func (h *handover) asked(w *world) election.Request {
 	if !h.active() || h.phase != agentapi.SwitchoverStopping {
 		return election.Request{}
 	}
-	request := election.Request{Kind: h.kind, Target: h.wish}
+	request := election.Request{Kind: h.kind, Target: h.wish, Preferred: h.labelled}
 	if exit := w.server.Exit; !w.server.Running && exit != nil {
 		request.Stopped = max(w.now.Sub(exit.At), 1)
 	} else if !w.server.Running {
@@ -274,6 +276,7 @@ func (a *Agent) stop(ctx context.Context, w *world) outcome {
 		a.log.Info("Stopping PostgreSQL", "rule", w.decision.Rule, "reason", w.decision.Reason)
 		if h.active() && h.target != "" {
 			// Proxies need about as long as the target does to be promoted. Who comes earlier can read.
+			h.labelled = h.target
 			a.label(ctx, podRole{pod: naming.Pod(h.target), role: naming.RolePrimary}, a.ownRole(naming.RoleStandby))
 		}
 		a.observer.Close()

@@ -136,6 +136,8 @@ type Request struct {
 	Kind RequestKind
 	// Target is who shall have it; empty: the best.
 	Target string
+	// Preferred is who clients are sent to already; empty: nobody.
+	Preferred string
 	// Stopped is how long PostgreSQL has been stopped for it; zero while it runs.
 	Stopped time.Duration
 }

@@ -11,6 +11,8 @@ const (
 	// everything; SwitchoverBound how long one that was wished does: it would come to nothing, for a longer pause.
 	HandOverBound   = 2 * time.Second
 	SwitchoverBound = 5 * time.Second
+	// PreferredWait is how long of that others wait for the one that clients are sent to already.
+	PreferredWait = 500 * time.Millisecond
 	// AnswerFresh is how old an answer may be to choose a target by.
 	AnswerFresh = 5 * time.Second
 )
@@ -140,16 +142,27 @@ func handOver(f Facts, off without) (Decision, bool) {
 	return Decision{}, false // undone: it starts as the primary again
 }
 
-// confirmedTarget is the wished or best member that has said, after PostgreSQL stopped, that it has received everything.
+// confirmedTarget is the preferred, wished or best member that has said, after PostgreSQL stopped, that it has received everything.
 func confirmedTarget(f Facts, off without) string {
 	best := Member{}
+	preferred := f.Request.Preferred
 	for _, m := range sorted(f.Members) {
 		if f.Request.Target != "" && m.Name != f.Request.Target && f.Request.Kind == Switchover {
 			continue
 		}
-		if ineligible(f, m) == "" && m.Age <= f.Request.Stopped && received(f, m, off) &&
-			(best.Name == "" || m.Name == f.Request.Target || compare(m, best) > 0 && best.Name != f.Request.Target) {
+		if ineligible(f, m) != "" || m.Age > f.Request.Stopped || !received(f, m, off) {
+			continue
+		}
+		if m.Name == preferred {
+			return preferred
+		}
+		if best.Name == "" || m.Name == f.Request.Target || compare(m, best) > 0 && best.Name != f.Request.Target {
 			best = m
+		}
+	}
+	for _, m := range f.Members {
+		if m.Name == preferred && ineligible(f, m) == "" && f.Request.Stopped < PreferredWait {
+			return "" // its answer may be on its way
 		}
 	}
 	return best.Name

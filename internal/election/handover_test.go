@@ -72,18 +72,26 @@ func TestHandOver(t *testing.T) {
 	}
 	ending := func(f *Facts) { f.Request.Kind = Termination }
 	nobody := func(f *Facts) { f.Members = nil }
+	preferring := func(stopped time.Duration) func(*Facts) {
+		return func(f *Facts) { f.Request.Preferred, f.Request.Stopped = "db-1", stopped }
+	}
 	late := func(f *Facts) { f.Request.Stopped = f.Request.bound() }
 	for name, test := range map[string]struct {
 		changes []func(*Facts)
 		action  Action
 		target  string
 	}{
-		"a target":                                 {action: Stop, target: "db-3"},
-		"the wished is told":                       {changes: []func(*Facts){func(f *Facts) { f.Request.Target = "db-1" }}, action: Stop, target: "db-1"},
-		"no target":                                {changes: []func(*Facts){nobody}, action: RunPrimary},
-		"no target, but this Pod ends":             {changes: []func(*Facts){nobody, ending}, action: Stop},
-		"stopping, and the target is gone":         {changes: []func(*Facts){nobody, func(f *Facts) { f.Server.Stopping = true }}, action: Stop},
-		"stopped, one has received everything":     {changes: []func(*Facts){stopped}, action: HandOver, target: "db-3"},
+		"a target":                                {action: Stop, target: "db-3"},
+		"the wished is told":                      {changes: []func(*Facts){func(f *Facts) { f.Request.Target = "db-1" }}, action: Stop, target: "db-1"},
+		"no target":                               {changes: []func(*Facts){nobody}, action: RunPrimary},
+		"no target, but this Pod ends":            {changes: []func(*Facts){nobody, ending}, action: Stop},
+		"stopping, and the target is gone":        {changes: []func(*Facts){nobody, func(f *Facts) { f.Server.Stopping = true }}, action: Stop},
+		"stopped, one has received everything":    {changes: []func(*Facts){stopped}, action: HandOver, target: "db-3"},
+		"stopped, the preferred has not":          {changes: []func(*Facts){stopped, preferring(400 * time.Millisecond)}, action: Stop},
+		"stopped, the preferred has not, in time": {changes: []func(*Facts){stopped, preferring(500 * time.Millisecond)}, action: HandOver, target: "db-3"},
+		"stopped, the preferred cannot":           {changes: []func(*Facts){stopped, preferring(400 * time.Millisecond), func(f *Facts) { f.Members[0].Unable = "broken" }}, action: HandOver, target: "db-3"},
+		"stopped, the preferred has, too": {changes: []func(*Facts){stopped, preferring(400 * time.Millisecond), func(f *Facts) { f.Members[0].Data = exact(101) }},
+			action: HandOver, target: "db-1"},
 		"stopped, the wished has not":              {changes: []func(*Facts){stopped, func(f *Facts) { f.Request.Target = "db-1" }}, action: Stop},
 		"stopped, the wished has not, in time":     {changes: []func(*Facts){stopped, late, func(f *Facts) { f.Request.Target = "db-1" }}, action: RunPrimary},
 		"ending, the wished has not, but another":  {changes: []func(*Facts){stopped, ending, func(f *Facts) { f.Request.Target = "db-1" }}, action: HandOver, target: "db-3"},
