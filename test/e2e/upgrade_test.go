@@ -91,6 +91,7 @@ func (u upgraded) waitPhase(t *testing.T, phase v1.UpgradePhase, after int64, no
 				t.Logf("%5.1f s: %s: %s", time.Since(began).Seconds(), s.Phase, s.Message)
 			}
 			if s.Phase == phase {
+				t.Logf("MEASURED: from %s to %s: %s after %.0f s, %d instances, %s", s.From, s.To, phase, time.Since(began).Seconds(), len(object.Status.Instances), s.Method)
 				return seen
 			}
 			last = fmt.Sprintf("%s: %s (last failure: %q)", s.Phase, s.Message, s.LastFailure)
