@@ -295,21 +295,16 @@ func TestUpgradeBadInput(t *testing.T) {
 		served(t, "unblocked")
 	})
 	t.Run("an image of another version", func(t *testing.T) {
-		for major, change := range map[string]string{
-			"16": `"version":"17"`, // and the image of before stays
-			"18": `"version":"17","image":"` + postgresImage(t, "18") + `"`,
-		} {
-			require.NoError(t, set(change))
-			c.waitUpgrade(t, v1.UpgradeFailed)
-			s := c.get(t).Status.Upgrade
-			require.Contains(t, s.LastFailure, "17", s.Message)
-			require.Contains(t, s.LastFailure, major, s.Message)
-			c.waitDegraded(t, v1.ReasonUpgradeFailed, "the cluster is as it was", s.LastFailure)
-			c.waitServed(t, "image-of-"+major)
-			require.NoError(t, set(`"version":"16","image":"`+object.Spec.Image+`"`))
-			c.waitSound(t)
-		}
-		c.waitRows(t, naming.ServiceRO(c.name), "before", "refused", "blocker", "unblocked", "image-of-16", "image-of-18")
+		require.NoError(t, set(`"version":"17","image":"`+postgresImage(t, "18")+`"`))
+		c.waitUpgrade(t, v1.UpgradeFailed)
+		s := c.get(t).Status.Upgrade
+		require.Contains(t, s.LastFailure, "17", s.Message)
+		require.Contains(t, s.LastFailure, "18", s.Message)
+		c.waitDegraded(t, v1.ReasonUpgradeFailed, "The cluster is as it was", s.LastFailure)
+		c.waitServed(t, "other-image")
+		require.NoError(t, set(`"version":"16","image":"`+object.Spec.Image+`"`))
+		c.waitSound(t)
+		c.waitRows(t, naming.ServiceRO(c.name), "before", "refused", "blocker", "unblocked", "other-image")
 		c.requireOnePrimary(t)
 	})
 	t.Run("one instance", func(t *testing.T) {
