@@ -79,6 +79,16 @@ func (s *switching) isClosed() bool {
 	return s.closed
 }
 
+// sendsTo is the instance that clients are to be sent to, since they are kept out here; empty: they are not.
+func (s *switching) sendsTo() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed || !s.inForce || s.request == nil {
+		return ""
+	}
+	return s.request.Target
+}
+
 // isStopped says whether PostgreSQL is to stay stopped, and whether the lease is being given away.
 func (s *switching) isStopped() (stopped, giving bool) {
 	s.mu.Lock()
@@ -188,7 +198,8 @@ func (a *Agent) runSwitch(ctx context.Context, place *generation.Place, request 
 	}
 	marker := &generation.Marker{ID: request.ID}
 	move := &generation.Switch{
-		Log: a.log, ID: request.ID, Target: request.Target, Reverse: request.Reverse,
+		NotBefore: a.announce(preparing, request),
+		Log:       a.log, ID: request.ID, Target: request.Target, Reverse: request.Reverse,
 		MaxPause: time.Duration(request.MaxPauseMillis) * time.Millisecond,
 		Local:    place.Local,
 		Remote: func(ctx context.Context, database string) (*pgx.Conn, error) {
