@@ -327,9 +327,7 @@ func (a *Agent) serveUpgrade(ctx context.Context, w *world) {
 	u, work := a.config.Upgrade, &a.upgradeWork
 	key, live := "clean", strconv.Itoa(a.major)
 	switch {
-	case u == nil:
-		*work = upgradeWork{}
-		return
+	case u == nil: // what could not be removed in time; one question if there is nothing
 	case u.ID == "":
 		return
 	case u.Seed == "" && u.Origin == "":
@@ -349,16 +347,16 @@ func (a *Agent) serveUpgrade(ctx context.Context, w *world) {
 			a.log.Warn("Removing what a major upgrade left is not finished", "error", err)
 		}
 	}
-	work.retired = u.Retire && work.done == key
+	work.retired = u != nil && u.Retire && work.done == key
 	if work.done == key || !work.task.isDone() || work.task != nil && w.now.Sub(work.at) < setupRetry {
 		return
 	}
 	place, volume := a.place(ctx), a.volume
 	work.task = a.begin(ctx, key, func(ctx context.Context) error {
-		if !u.Retire && live == u.To {
+		if u != nil && !u.Retire && live == u.To {
 			return generation.DropForward(ctx, place.Local, u.ID)
 		}
-		if !u.Retire { // this server has the writes: what a switch that came to nothing marked is over
+		if u == nil || !u.Retire { // this server has the writes: what a switch that came to nothing marked is over
 			if err := generation.UnmarkOrigin(volume); err != nil {
 				return err
 			}
