@@ -29,6 +29,10 @@ type PostgresBackup struct {
 	Recorder events.EventRecorder
 }
 
+// +kubebuilder:rbac:groups=pgsteward.io,resources=postgresbackups,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=pgsteward.io,resources=postgresbackups/status,verbs=get;patch
+// +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch;create;patch;delete
+
 // Reconcile is one pass over one PostgresBackup.
 func (r *PostgresBackup) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	b, err := r.Reader.Backup(ctx, request.NamespacedName)

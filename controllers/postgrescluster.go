@@ -152,6 +152,10 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 		Volumes:     o.Facts.Volumes,
 		Credentials: secrets, Settings: r.Settings, RepositoryVolume: o.Facts.RepositoryVolume,
 		Live: o.Facts.Live, Images: o.Facts.Images, Upgrade: d.Upgrade, Reports: reports(o.Facts),
+		Draining: d.Stopped && slices.ContainsFunc(o.Facts.Instances, func(i facts.Instance) bool { return i.Pod != nil }),
+	}
+	if o.Facts.Backup != nil {
+		input.RepositoryImage = o.Facts.Backup.Image
 	}
 	if version := build.MissingImage(input); version != "" {
 		return time.Time{}, &apply.Refused{
@@ -244,7 +248,9 @@ func (r *PostgresCluster) act(ctx context.Context, o observe.Observation, action
 	case plan.ReplaceVolume: // unless it was bound meanwhile
 		return r.Writer.DeleteUnchanged(ctx, o.Objects.Get("PersistentVolumeClaim", naming.DataVolume(a.Instance)))
 	case plan.RemoveInstances:
-		return r.deleteAll(ctx, o, func(kind, _ string) bool { return kind == "StatefulSet" })
+		return r.deleteAll(ctx, o, func(kind, name string) bool { // the repository host takes their last WAL
+			return kind == "StatefulSet" && name != naming.Repository(o.Facts.Name)
+		})
 	case plan.RemoveRest:
 		return r.deleteAll(ctx, o, func(kind, name string) bool {
 			if name == naming.RepositoryVolume(o.Facts.Name) {

@@ -53,6 +53,7 @@ func (r *PostgresCluster) SetupWithManager(mgr ctrl.Manager, changes Changes) er
 	for _, kind := range kinds {
 		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(clusterOf), builder.WithPredicates(newsworthy()))
 	}
+	b = b.Watches(&v1.PostgresBackup{}, handler.EnqueueRequestsFromMapFunc(clusterOfBackup), builder.WithPredicates(ended()))
 	return b.WatchesRawSource(source.TypedChannel(changes, handler.TypedEnqueueRequestsFromMapFunc(
 		func(_ context.Context, cluster types.NamespacedName) []reconcile.Request {
 			return []reconcile.Request{{NamespacedName: cluster}}
@@ -84,6 +85,24 @@ func (r *PostgresBackup) unfinished(ctx context.Context, cluster types.Namespace
 		}
 	}
 	return requests
+}
+
+// clusterOfBackup is the cluster that a PostgresBackup is of.
+func clusterOfBackup(_ context.Context, object client.Object) []reconcile.Request {
+	b, ok := object.(*v1.PostgresBackup)
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: b.Namespace, Name: b.Spec.Cluster}}}
+}
+
+// ended drops what is no news for the cluster of a PostgresBackup: only its phase is.
+func ended() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1.PostgresBackup)
+		after, alsoOK := e.ObjectNew.(*v1.PostgresBackup)
+		return !ok || !alsoOK || before.Status.Phase != after.Status.Phase
+	}}
 }
 
 // clusterOf is the cluster of an object by its label.

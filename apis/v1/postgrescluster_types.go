@@ -116,8 +116,9 @@ type PostgresClusterSpec struct {
 	// +optional
 	Upgrade UpgradeSpec `json:"upgrade,omitzero"`
 
-	// Backup says when backups are made, where they go and for how long they are kept. It is not part of the API yet: see ADR 16.
-	Backup *BackupSpec `json:"-"`
+	// backup says when backups are made, where they go and for how long they are kept. {schedule, retention} will do.
+	// +optional
+	Backup *BackupSpec `json:"backup,omitempty"`
 
 	// suspend stops all instances and keeps their volumes; false starts them again with the same data.
 	// +optional
@@ -177,14 +178,18 @@ type ParameterValue string
 // BootstrapSpec says how the first instance gets its data.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.initdb) == has(oldSelf.initdb)",message="is used once, when the cluster is created, and cannot be added or removed later; leave it as it was",fieldPath=".initdb"
+// +kubebuilder:validation:XValidation:rule="has(self.recovery) == has(oldSelf.recovery)",message="is used once, when the cluster is created, and cannot be added or removed later; leave it as it was",fieldPath=".recovery"
+// +kubebuilder:validation:XValidation:rule="!(has(self.initdb) && has(self.recovery))",message="must have one of initdb and recovery, not both; remove one"
 type BootstrapSpec struct {
 	// initdb makes a new, empty PostgreSQL system.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is used once, when the cluster is created, and cannot be changed; leave it as it was"
 	// +optional
 	InitDB *InitDBSpec `json:"initdb,omitempty"`
 
-	// Recovery makes the data from a backup of this or another cluster. It is not part of the API yet: see ADR 16.
-	Recovery *RecoverySpec `json:"-"`
+	// recovery makes the data from a backup of this or another cluster.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is used once, when the cluster is created, and cannot be changed; leave it as it was"
+	// +optional
+	Recovery *RecoverySpec `json:"recovery,omitempty"`
 }
 
 // InitDBSpec makes a new, empty PostgreSQL system with one database for the application.
@@ -224,7 +229,9 @@ type DeletionSpec struct {
 	// +optional
 	Volumes RetentionPolicy `json:"volumes,omitempty"`
 
-	// Backups: Retain keeps the backups of a deleted cluster: the repository's volume, or what is in the bucket. Delete removes the
-	// volume; what is in a bucket stays in any case. It is not part of the API yet: see ADR 16.
-	Backups RetentionPolicy `json:"-"`
+	// backups: Retain keeps the backups of a deleted cluster: the repository's volume, or what is in the bucket. Delete removes the
+	// volume; what is in a bucket stays in any case.
+	// +kubebuilder:default=Retain
+	// +optional
+	Backups RetentionPolicy `json:"backups,omitempty"`
 }

@@ -275,14 +275,24 @@ type PostgresClusterStatus struct {
 	// +optional
 	Upgrade *UpgradeStatus `json:"upgrade,omitempty"`
 
-	// LastBackup is when the last good backup ended, FirstRecoverable the earliest time that can be recovered to, and LastArchived when WAL
-	// was last archived; Backup says more. They are not part of the API yet: see ADR 16.
-	LastBackup       *metav1.Time  `json:"-"`
-	FirstRecoverable *metav1.Time  `json:"-"`
-	LastArchived     *metav1.Time  `json:"-"`
-	Backup           *BackupStatus `json:"-"`
+	// lastBackup is when the last good backup ended.
+	// +optional
+	LastBackup *metav1.Time `json:"lastBackup,omitempty"`
 
-	// conditions are Ready, Progressing, Degraded, Paused and, where one was asked for, UpgradePreflight.
+	// firstRecoverable is the earliest time that can be recovered to.
+	// +optional
+	FirstRecoverable *metav1.Time `json:"firstRecoverable,omitempty"`
+
+	// lastArchived is when WAL was last archived. Refreshed about once a minute.
+	// +optional
+	LastArchived *metav1.Time `json:"lastArchived,omitempty"`
+
+	// backup says more of the backups.
+	// +optional
+	Backup *BackupStatus `json:"backup,omitempty"`
+
+	// conditions are Ready, Progressing, Degraded, Paused and, where one was asked for, UpgradePreflight; with spec.backup also
+	// ContinuousArchiving and BackupHealthy.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

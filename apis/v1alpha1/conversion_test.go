@@ -228,15 +228,6 @@ func filler(seed int64) *randfill.Filler {
 			if s.Replicas != nil {
 				*s.Replicas = int32(c.Intn(9) + 1)
 			}
-			s.Backup = nil // not part of the API yet, as is what follows
-			s.Deletion.Backups = ""
-			if s.Bootstrap != nil {
-				s.Bootstrap.Recovery = nil
-			}
-		},
-		func(s *v1.PostgresClusterStatus, c randfill.Continue) {
-			c.FillNoCustom(s)
-			s.LastBackup, s.FirstRecoverable, s.LastArchived, s.Backup = nil, nil, nil, nil
 		},
 		func(s *v1.StorageSpec, c randfill.Continue) {
 			c.FillNoCustom(s)

@@ -143,6 +143,7 @@ func (a *Agent) takeSeed(w *world) {
 	a.noteSeed(err)
 	if err != nil {
 		a.clones.failed(w.now, err.Error())
+		a.clones.unreachable = errors.As(err, new(unreachableError))
 		a.log.Warn("Making the data failed", "attempts", a.clones.failures, "error", err)
 		return
 	}

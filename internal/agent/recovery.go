@@ -21,13 +21,24 @@ const (
 	recoveryConfiguration = "recovery"
 	// recoveryRetry is the pause after a recovery that failed: it may have copied everything.
 	recoveryRetry = time.Minute
+	// recoveryReach is the pause if the repository could not be reached, and recoveryPatience for how long that is no problem yet: its host
+	// may be starting just now.
+	recoveryReach    = 10 * time.Second
+	recoveryPatience = time.Minute
 	// reasonRecovery is ReasonRecoveryFailed of apis/v1.
 	reasonRecovery = "RecoveryFailed"
 )
 
+// unreachableError is that a repository could not be read.
+type unreachableError struct{ error }
+
 // recoverData makes the data from a backup, beside the loop, once the lease is held.
 func (a *Agent) recoverData(ctx context.Context, w *world) outcome {
-	if a.seed.isSettled() && !w.now.Before(a.clones.next) && w.now.Sub(a.clones.last) >= recoveryRetry {
+	pause := recoveryRetry
+	if a.clones.unreachable {
+		pause = recoveryReach
+	}
+	if a.seed.isSettled() && !w.now.Before(a.clones.next) && w.now.Sub(a.clones.last) >= pause {
 		a.clones.last = w.now
 		a.log.Info("Making the data from a backup", "repository", a.config.Recovery.Repository.Kind, "path", a.config.Recovery.Repository.Path)
 		seeder, recovery := *a.seeder, *a.config.Recovery
@@ -35,8 +46,8 @@ func (a *Agent) recoverData(ctx context.Context, w *world) outcome {
 		a.seed = a.begin(ctx, "recover", func(ctx context.Context) error { return a.restore(ctx, &seeder, recovery, settings) })
 	}
 	result := a.seedOutcome(agentapi.RolePrimary, "data is being made from a backup")
-	if a.clones.failures > 0 {
-		result.problem = problem(reasonRecovery, "making the data from a backup failed, and is tried again every minute: "+a.clones.message)
+	if a.clones.failures > 0 && (!a.clones.unreachable || w.now.Sub(a.clones.since) > recoveryPatience) {
+		result.problem = problem(reasonRecovery, "making the data from a backup failed, and is tried again: "+a.clones.message)
 	}
 	return result
 }
@@ -72,7 +83,7 @@ func (a *Agent) restore(ctx context.Context, seeder *datadir.Seeder, recovery ag
 	}
 	contents, err := tool.Info(ctx, recoveryConfiguration, "")
 	if err != nil {
-		return err
+		return unreachableError{err}
 	}
 	source, err := backup.Choose(contents, a.major, recovery.Target, time.Now())
 	if err != nil {
@@ -86,7 +97,9 @@ func (a *Agent) restore(ctx context.Context, seeder *datadir.Seeder, recovery ag
 		Restore: func(ctx context.Context, folder string) error {
 			return tool.Restore(ctx, recoveryConfiguration, source, folder)
 		},
-		Parameters: recoveryParameters(recovery.Target, tool.RestoreCommand(recoveryConfiguration, source.Stanza)),
+		Parameters: func(folder string) postgres.Parameters {
+			return recoveryParameters(recovery.Target, tool.RestoreCommand(recoveryConfiguration, source.Stanza, folder))
+		},
 		Socket:     socket, Port: a.options.Ports.Postgres, Users: a.users(),
 		Recovering: func(ctx context.Context) (bool, error) {
 			state, err := client.Observe(ctx)

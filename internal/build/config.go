@@ -117,3 +117,11 @@ func configHash(in Input) string {
 		ReplicationKey:    secrets.Replication.Key,
 	}.Hash()
 }
+
+// hostHash is the same for a repository host, which mounts less.
+func hostHash(in Input) string {
+	secrets := in.Credentials
+	return agentapi.Files{
+		Config: []byte(configJSON(in)), CACert: secrets.CA.Cert, ServerCert: secrets.Server.Cert, ServerKey: secrets.Server.Key,
+	}.Hash()
+}

@@ -36,8 +36,11 @@ type Input struct {
 	Holder           string
 	// Volumes are the volumes that exist: what cannot be changed of them is left as it is.
 	Volumes []facts.Volume
-	// RepositoryVolume is that of the backups; nil: there is none.
+	// RepositoryVolume is that of the backups; nil: there is none. RepositoryImage is the image that its host is to have; empty: the spec's.
 	RepositoryVolume *facts.Volume
+	RepositoryImage  string
+	// Draining says that instances still have Pods although none is to run: their last WAL goes to the repository.
+	Draining bool
 	Credentials      credential.Set
 	Settings         Settings
 }

@@ -1,6 +1,8 @@
 package build
 
 import (
+	"cmp"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -46,7 +48,7 @@ func repositoryHost(in Input) []Object {
 		WithLabels(naming.RepositoryLabels(c.Name)).
 		WithOwnerReferences(ownerReference(c)).
 		WithSpec(appsac.StatefulSetSpec().
-			WithReplicas(replicas(in)).
+			WithReplicas(repositoryReplicas(in)).
 			WithServiceName(name).
 			WithPodManagementPolicy(appsv1.ParallelPodManagement).
 			WithUpdateStrategy(appsac.StatefulSetUpdateStrategy().WithType(appsv1.RollingUpdateStatefulSetStrategyType)).
@@ -54,6 +56,14 @@ func repositoryHost(in Input) []Object {
 			WithSelector(labelSelector(selector)).
 			WithTemplate(coreac.PodTemplateSpec().WithLabels(naming.RepositoryLabels(c.Name)).WithSpec(repositoryPod(in))))
 	return []Object{service, repositoryVolume(in), set}
+}
+
+// repositoryReplicas is the number of the host's Pods: one as long as there is WAL to come.
+func repositoryReplicas(in Input) int32 {
+	if in.Draining {
+		return 1
+	}
+	return replicas(in)
 }
 
 // repositoryVolume has the backups. It has an owner only if it is to go with the cluster.
@@ -101,7 +111,7 @@ func repositoryPod(in Input) *coreac.PodSpecApplyConfiguration {
 		WithInitContainers(installContainer(in)).
 		WithContainers(coreac.Container().
 			WithName(naming.ContainerRepository).
-			WithImage(in.Settings.Image(c)). // the same pgBackRest as the instances': others do not talk to each other
+			WithImage(cmp.Or(in.RepositoryImage, in.Settings.Image(c))). // the same pgBackRest as the primary's: others do not talk to each other
 			WithCommand(naming.PathAgentBinary, "repository").
 			WithEnv(fieldEnv("POD_UID", "metadata.uid"), coreac.EnvVar().WithName("PGSTEWARD_INSTANCE").WithValue(naming.Repository(c.Name))).
 			WithPorts(

@@ -35,10 +35,9 @@ func backupCommand() *cobra.Command {
 	var cluster, kind string
 	var bound time.Duration
 	command := &cobra.Command{
-		Use:    "backup",
-		Hidden: true, // nothing starts it yet: ADR 16
-		Short:  "Asks for a backup of a cluster and waits for it",
-		Args:   cobra.NoArgs,
+		Use:   "backup",
+		Short: "Asks for a backup of a cluster and waits for it",
+		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()

@@ -17,10 +17,9 @@ import (
 // repositoryCommand runs in the Pod that has the volume with backups.
 func repositoryCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    "repository",
-		Hidden: true, // nothing starts it yet: ADR 16
-		Short:  "Serves backups and WAL from a volume (in its Pod)",
-		Args:   cobra.NoArgs,
+		Use:   "repository",
+		Short: "Serves backups and WAL from a volume (in its Pod)",
+		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()

@@ -15,9 +15,12 @@ type Backup struct {
 	Repository Known[agentapi.RepositoryReport]
 	// Archive is how the primary's archiver gets on; unknown while the primary is not heard.
 	Archive Known[agentapi.Archive]
-	// Host is the Pod of the repository host; nil: there is none, or it is not wanted. Missing says that one is wanted.
-	Host    *Pod
-	Missing bool
+	// Host is the Pod of the repository host; nil: there is none, or it is not wanted. Missing says that one is wanted. HostReport is what
+	// it says, and Image the image that it is to have: that of the primary's Pod; empty while neither that nor an earlier one is known.
+	Host       *Pod
+	Missing    bool
+	HostReport Known[agentapi.Status]
+	Image      string
 	// Asked are the cluster's PostgresBackups that have not ended; Failed is the last that ended, if that failed.
 	Asked  []string
 	Failed *FailedBackup

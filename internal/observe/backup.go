@@ -99,8 +99,29 @@ func (r *Reader) backups(ctx context.Context, c *v1.PostgresCluster, f *facts.Cl
 			b.Interval, b.Next = schedule.Interval(now), schedule.Next(now)
 		}
 	}
-	b.Archive, b.Repository = words(r.Agents.Reports(client.ObjectKeyFromObject(c)), f.Holder, c)
+	reports := r.Agents.Reports(client.ObjectKeyFromObject(c))
+	b.Archive, b.Repository = words(reports, f.Holder, c)
+	if host != nil && reports[naming.Repository(c.Name)].PodUID == host.UID {
+		b.HostReport = reports[naming.Repository(c.Name)].Status
+	}
 	return b, r.asked(ctx, c, b, wanted)
+}
+
+// repositoryImage is the image that the primary's Pod has; else that of the repository host's StatefulSet; empty: neither is there.
+func repositoryImage(objects Objects, holder, cluster string) string {
+	if pod, ok := get[*corev1.Pod](objects, "Pod", naming.Pod(holder)); ok {
+		if image := imageOf(pod.Spec); image != "" {
+			return image
+		}
+	}
+	if set, ok := get[*appsv1.StatefulSet](objects, "StatefulSet", naming.Repository(cluster)); ok {
+		for _, container := range set.Spec.Template.Spec.Containers {
+			if container.Name == naming.ContainerRepository {
+				return container.Image
+			}
+		}
+	}
+	return ""
 }
 
 // words are what the primary says of its archiver, and what is said of the repository: by the repository host or, without one, the

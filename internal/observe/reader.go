@@ -138,6 +138,9 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 	if f.Backup, err = r.backups(ctx, c, &f, host, wanted); err != nil {
 		return Observation{}, err
 	}
+	if f.Backup != nil {
+		f.Backup.Image = repositoryImage(objects, f.Holder, c.Name)
+	}
 	o.Facts = f
 	return o, nil
 }
@@ -284,10 +287,13 @@ func orphans(objects Objects) []string {
 func leftovers(objects Objects, c *v1.PostgresCluster) []string {
 	var names []string
 	for kind, found := range objects {
-		if kind == "StatefulSet" || kind == "Pod" {
+		if kind == "Pod" {
 			continue
 		}
 		for _, object := range found {
+			if kind == "StatefulSet" && object.GetName() != naming.Repository(c.Name) {
+				continue
+			}
 			if kind == "PersistentVolumeClaim" && keepsVolume(c, object.GetName()) {
 				continue
 			}

@@ -1,6 +1,8 @@
 package validate
 
 import (
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
@@ -14,6 +16,9 @@ func backups(q question) Verdict {
 	return Verdict{Errors: append(backupErrors(q.after), recoverySource(q)...)}
 }
 
+// maxCronJobName is how long the name of a CronJob may be, so that there is room for the time in those of its Jobs.
+const maxCronJobName = 52
+
 // backupErrors are what cannot be carried out of spec.backup.
 func backupErrors(c *v1.PostgresCluster) field.ErrorList {
 	b, path := c.Spec.Backup, field.NewPath("spec", "backup")
@@ -21,6 +26,10 @@ func backupErrors(c *v1.PostgresCluster) field.ErrorList {
 		return nil
 	}
 	var errs field.ErrorList
+	if longest := maxCronJobName - len(naming.BackupJob("")); b.Schedule != nil && len(c.Name) > longest {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, fmt.Sprintf(
+			"must have at most %d characters with spec.backup.schedule, since a CronJob is named after it; choose a shorter name, or leave the schedule out", longest)))
+	}
 	if b.Schedule != nil {
 		if _, err := backup.ParseSchedule(*b.Schedule); err != nil {
 			errs = append(errs, field.Invalid(path.Child("schedule"), *b.Schedule, err.Error()))

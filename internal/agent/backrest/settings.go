@@ -1,6 +1,7 @@
 package backrest
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"os"
@@ -41,6 +42,8 @@ type Settings struct {
 	TLS     TLS
 	// Work is a folder for locks, the log and the spool.
 	Work string
+	// HostConfig is where a repository host has its own configuration; empty: where this host has it.
+	HostConfig string
 	// Stanza is empty if there is none yet. Hosts are those with its PostgreSQL.
 	Stanza string
 	Hosts  []Host
@@ -133,6 +136,8 @@ func (s Settings) repository() ([]option, error) {
 	case agentapi.RepositoryHost:
 		options = []option{
 			{"repo1-host", r.Host}, {"repo1-host-type", "tls"}, {"repo1-host-port", strconv.Itoa(s.ServerPort)},
+			// its own is where ours is; without this it would read the one of its package
+			{"repo1-host-config", cmp.Or(s.HostConfig, filepath.Join(s.Work, HostConfiguration+".conf"))},
 			{"repo1-host-ca-file", s.TLS.CA}, {"repo1-host-cert-file", s.TLS.Cert}, {"repo1-host-key-file", s.TLS.Key},
 		}
 		return options, nil // the rest is the host's own

@@ -19,8 +19,8 @@ import (
 type Recovery struct {
 	// Restore puts the backup into the empty folder.
 	Restore func(ctx context.Context, folder string) error
-	// Parameters are those of recovery: restore_command, and the target.
-	Parameters postgres.Parameters
+	// Parameters are those of recovery in that folder: restore_command, and the target.
+	Parameters func(folder string) postgres.Parameters
 	// Socket is a folder for the socket of the server that recovers, Port its port, and Users who may connect there.
 	Socket string
 	Port   int
@@ -80,7 +80,7 @@ func (s *Seeder) configureRecovery(target string, r Recovery) error {
 	if err := s.Volume.Chown(r.Socket); err != nil {
 		return fmt.Errorf("preparing the recovery: %w", err)
 	}
-	parameters := postgres.Recovering(postgres.Settings{Major: s.Volume.major, Port: r.Port, SocketDirectory: r.Socket, Minimums: control.Minimums}, r.Parameters)
+	parameters := postgres.Recovering(postgres.Settings{Major: s.Volume.major, Port: r.Port, SocketDirectory: r.Socket, Minimums: control.Minimums}, r.Parameters(target))
 	for name, text := range map[string]string{
 		"postgresql.conf":      parameters.String(),
 		"postgresql.auto.conf": "# Emptied by pgsteward.\n",

@@ -26,12 +26,7 @@ import (
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
-const (
-	roundInterval = time.Second
-	// restartFirst and restartLast bound the pause before the server is started again.
-	restartFirst = time.Second
-	restartLast  = 30 * time.Second
-)
+const roundInterval = time.Second
 
 // Options are what a repository host is started with.
 type Options struct {
@@ -71,13 +66,6 @@ type Host struct {
 
 	sum    [sha256.Size]byte
 	server server
-}
-
-// server is the process of pgBackRest that serves the instances.
-type server struct {
-	mu     sync.Mutex
-	reload func()
-	fails  int
 }
 
 // New is a repository host that does nothing yet.
@@ -155,7 +143,7 @@ func (h *Host) round(ctx context.Context) {
 	why := h.configure(ctx)
 	status := agentapi.Status{
 		Instance: h.options.Name, PodUID: h.options.PodUID, AgentVersion: h.options.Version, State: agentapi.StateRunning, Ready: why == "",
-		Repository: h.runner.Report(), Backup: h.runner.Run(),
+		Repository: h.runner.Report(), Backup: h.runner.Run(), FilesHash: h.filesHash(),
 	}
 	if why != "" {
 		status.State = agentapi.StateWaiting
@@ -199,6 +187,18 @@ func (h *Host) configure(ctx context.Context) string {
 		h.runner.Keep(ctx, stanza, time.Now())
 	}
 	return ""
+}
+
+// filesHash is the hash of what is mounted here, as the operator computes it.
+func (h *Host) filesHash() string {
+	read := func(path string) []byte {
+		content, _ := os.ReadFile(path) // what is missing makes another hash
+		return content
+	}
+	secret := func(key string) []byte { return read(filepath.Join(h.options.Secrets, naming.DirServer, key)) }
+	return agentapi.Files{
+		Config: read(h.options.Config), CACert: secret(naming.KeyCACert), ServerCert: secret(naming.KeyTLSCert), ServerKey: secret(naming.KeyTLSKey),
+	}.Hash()
 }
 
 func (h *Host) readConfig() (*agentapi.Config, error) {
@@ -247,59 +247,6 @@ func (h *Host) hostOf(config *agentapi.Config, instance string) backrest.Host {
 		host = h.options.HostOf(instance, host)
 	}
 	return host
-}
-
-// certificatesChanged says whether the certificates differ from the last time.
-func (h *Host) certificatesChanged() bool {
-	hash := sha256.New()
-	for _, key := range []string{naming.KeyTLSCert, naming.KeyTLSKey, naming.KeyCACert} {
-		content, err := os.ReadFile(filepath.Join(h.options.Secrets, naming.DirServer, key))
-		if err != nil {
-			return false
-		}
-		hash.Write(content)
-	}
-	sum := [sha256.Size]byte(hash.Sum(nil))
-	changed := sum != h.sum
-	h.sum = sum
-	return changed
-}
-
-// again has the server read its configuration again.
-func (s *server) again() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.reload != nil {
-		s.reload()
-	}
-}
-
-// serve keeps the server running once there is a configuration.
-func (h *Host) serve(ctx context.Context) {
-	for ctx.Err() == nil {
-		pause := roundInterval
-		if _, err := os.Stat(h.tool.Configuration(backrest.HostConfiguration)); err == nil {
-			err := h.tool.Serve(ctx, backrest.HostConfiguration, func(reload func()) {
-				h.server.mu.Lock()
-				defer h.server.mu.Unlock()
-				h.server.reload = reload
-			})
-			h.server.mu.Lock()
-			h.server.reload = nil
-			h.server.fails++
-			pause = min(restartFirst<<min(h.server.fails, 10), restartLast)
-			h.server.mu.Unlock()
-			if ctx.Err() == nil {
-				h.log.Warn("The server of backups ended", "error", err)
-			}
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
-	}
 }
 
 // askBackup begins a backup, or says why it does not.

@@ -1,0 +1,197 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
+
+// boundBackup is for a backup of a small cluster.
+const boundBackup = 5 * time.Minute
+
+// backedUp is a PostgresCluster that is backed up to a volume.
+func backedUp(namespace, name, version string, replicas int32) *v1.PostgresCluster {
+	c := newCluster(namespace, name, version, replicas)
+	c.Spec.Backup = &v1.BackupSpec{Schedule: new("0 2 * * *"), Retention: "30d"}
+	return c
+}
+
+// TestBackup: {schedule, retention} alone is enough to be backed up, and every moment since can be recovered.
+func TestBackup(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	c := create(t, backedUp(namespace, "db", "17", 2))
+	startClient(t, namespace)
+	c.waitReady(t)
+	c.waitServed(t, "before")
+
+	t.Run("a first backup is made at once", func(t *testing.T) {
+		eventually(t, boundBackup, "the status has it", func(collect *assert.CollectT) {
+			s := c.get(collect).Status
+			require.NotNil(collect, s.LastBackup)
+			require.NotNil(collect, s.FirstRecoverable)
+			require.NotNil(collect, s.LastArchived)
+			for _, condition := range []string{v1.ConditionContinuousArchiving, v1.ConditionBackupHealthy} {
+				require.True(collect, apimeta.IsStatusConditionTrue(s.Conditions, condition), condition)
+			}
+		})
+		require.Contains(t, mustKubectl(t, "-n", namespace, "get", "postgresbackups"), "Completed")
+	})
+	t.Run("the schedule's Job ends as its backup", func(t *testing.T) {
+		_, err := kubectl(t.Context(), "", "-n", namespace, "create", "job", "now", "--from=cronjob/"+naming.BackupJob(c.name))
+		require.NoError(t, err)
+		eventually(t, boundBackup, "the Job is complete", func(collect *assert.CollectT) {
+			job := &batchv1.Job{}
+			require.NoError(collect, kube.Get(t.Context(), key(namespace, "now"), job))
+			require.Equal(collect, int32(1), job.Status.Succeeded)
+		})
+		b := c.backup(t, "now")
+		require.Equal(t, v1.BackupCompleted, b.Status.Phase)
+		require.Contains(t, []string{"db-1", "db-2"}, b.Status.Instance)
+		require.NotEqual(t, c.get(t).Status.CurrentPrimary, b.Status.Instance, "the standby is read")
+	})
+	var moment string
+	t.Run("a table is dropped after a failover", func(t *testing.T) {
+		c.write(t, "between")
+		c.deletePod(t, c.primaryPod(t), true)
+		c.waitReady(t)
+		c.waitServed(t, "after")
+		moment = c.superuser(t, c.primaryPod(t), "SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') FROM pg_sleep(1)")
+		c.sql(t, naming.ServiceRW(c.name), "SELECT pg_sleep(1); DROP TABLE seen")
+		wal := c.superuser(t, c.primaryPod(t), "SELECT pg_walfile_name(pg_switch_wal())")
+		eventually(t, boundBackup, wal+" is archived", func(collect *assert.CollectT) {
+			require.GreaterOrEqual(collect, c.superuser(collect, c.primaryPod(collect), "SELECT last_archived_wal FROM pg_stat_archiver"), wal)
+		})
+	})
+	t.Run("it is recovered to before that", func(t *testing.T) {
+		r := newCluster(namespace, "recovered", "17", 1)
+		r.Spec.Bootstrap = &v1.BootstrapSpec{Recovery: &v1.RecoverySpec{From: v1.RecoverySource{Cluster: c.name}, TargetTime: moment}}
+		recovered := create(t, r)
+		recovered.waitReady(t)
+		require.Equal(t, []string{"after", "before", "between"}, recovered.rows(t, naming.ServiceRW(recovered.name)))
+	})
+	t.Run("a recovery that cannot be says why", func(t *testing.T) {
+		r := newCluster(namespace, "too-early", "17", 1)
+		r.Spec.Bootstrap = &v1.BootstrapSpec{Recovery: &v1.RecoverySpec{From: v1.RecoverySource{Cluster: c.name}, TargetTime: "2020-01-01T00:00:00Z"}}
+		create(t, r).waitDegraded(t, v1.ReasonRecoveryFailed, "before the first backup")
+	})
+	t.Run("the volume outlives the cluster", func(t *testing.T) {
+		c.delete(t)
+		claim := &corev1.PersistentVolumeClaim{}
+		require.NoError(t, kube.Get(t.Context(), key(namespace, naming.RepositoryVolume(c.name)), claim))
+		require.NoError(t, kube.DeleteAllOf(t.Context(), &corev1.PersistentVolumeClaim{}, client.InNamespace(namespace), client.MatchingLabels(naming.ClusterSelector(c.name))))
+		again := backedUp(namespace, "db", "17", 1)
+		again.Spec.Bootstrap = &v1.BootstrapSpec{Recovery: &v1.RecoverySpec{From: v1.RecoverySource{Cluster: c.name}, TargetTime: moment}}
+		create(t, again).waitReady(t)
+		require.Equal(t, []string{"after", "before", "between"}, c.rows(t, naming.ServiceRW(c.name)))
+	})
+}
+
+// TestBackupBadInput: what cannot be is refused at the earliest place, by name, value and what would be right.
+func TestBackupBadInput(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	s3 := func(change func(*v1.S3Repository)) func(*v1.PostgresCluster) {
+		return func(c *v1.PostgresCluster) {
+			c.Spec.Backup.Repository.S3 = &v1.S3Repository{Endpoint: "https://s3.example.com", Bucket: "backups", CredentialsSecret: "s3"}
+			change(c.Spec.Backup.Repository.S3)
+		}
+	}
+	recovery := func(change func(*v1.RecoverySpec)) func(*v1.PostgresCluster) {
+		return func(c *v1.PostgresCluster) {
+			c.Spec.Bootstrap = &v1.BootstrapSpec{Recovery: &v1.RecoverySpec{From: v1.RecoverySource{Cluster: "other"}}}
+			change(c.Spec.Bootstrap.Recovery)
+		}
+	}
+	schedule := func(text string) func(*v1.PostgresCluster) {
+		return func(c *v1.PostgresCluster) { c.Spec.Backup.Schedule = &text }
+	}
+	retention := func(text v1.Period) func(*v1.PostgresCluster) {
+		return func(c *v1.PostgresCluster) { c.Spec.Backup.Retention = text }
+	}
+	for what, test := range map[string]struct {
+		change func(*v1.PostgresCluster)
+		words  []string
+	}{
+		"minute 61":        {schedule("61 * * * *"), []string{"spec.backup.schedule", "61 * * * *", "minute 0-59"}},
+		"30 February":      {schedule("0 0 30 2 *"), []string{"spec.backup.schedule", "never fires"}},
+		"no schedule":      {schedule(""), []string{"spec.backup.schedule", "must not be empty"}},
+		"four fields":      {schedule("0 2 * *"), []string{"spec.backup.schedule", "five fields"}},
+		"no retention":     {retention("0d"), []string{"spec.backup.retention", "30d"}},
+		"a negative one":   {retention("-1d"), []string{"spec.backup.retention", "30d"}},
+		"for ever":         {retention("forever"), []string{"spec.backup.retention", "30d"}},
+		"a time zone":      {func(c *v1.PostgresCluster) { c.Spec.Backup.TimeZone = "Mars/Olympus" }, []string{"spec.backup.timeZone", "Europe/Berlin"}},
+		"no scheme":        {s3(func(s *v1.S3Repository) { s.Endpoint = "s3.example.com" }), []string{"endpoint", "https://"}},
+		"no TLS":           {s3(func(s *v1.S3Repository) { s.Endpoint = "http://s3.example.com" }), []string{"endpoint", "https://"}},
+		"no bucket's name": {s3(func(s *v1.S3Repository) { s.Bucket = "My_Bucket" }), []string{"bucket", "lower-case"}},
+		"two repositories": {func(c *v1.PostgresCluster) {
+			s3(func(*v1.S3Repository) {})(c)
+			c.Spec.Backup.Repository.Volume = &v1.VolumeRepository{}
+		}, []string{"one of s3 and volume"}},
+		"two targets":            {recovery(func(r *v1.RecoverySpec) { r.TargetTime, r.TargetLSN = "2026-01-01T00:00:00Z", "0/1" }), []string{"at most one of targetTime, targetLSN"}},
+		"no time zone in a time": {recovery(func(r *v1.RecoverySpec) { r.TargetTime = "2026-01-01T00:00:00" }), []string{"targetTime", "with a time zone"}},
+		"no day":                 {recovery(func(r *v1.RecoverySpec) { r.TargetTime = "2026-02-30T00:00:00Z" }), []string{"targetTime"}},
+		"another namespace":      {recovery(func(r *v1.RecoverySpec) { r.From.Namespace = "elsewhere" }), []string{"only reached from its own namespace"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			c := backedUp(namespace, "bad", "17", 1)
+			test.change(c)
+			err := kube.Create(t.Context(), c)
+			require.True(t, apierrors.IsInvalid(err), "%v", err)
+			for _, word := range test.words {
+				require.ErrorContains(t, err, word)
+			}
+		})
+	}
+	t.Run("a backup of a cluster without spec.backup", func(t *testing.T) {
+		c := create(t, newCluster(namespace, "plain", "17", 1))
+		c.waitReady(t)
+		require.NoError(t, kube.Create(t.Context(), &v1.PostgresBackup{ObjectMeta: meta(namespace, "none"), Spec: v1.PostgresBackupSpec{Cluster: c.name}}))
+		eventually(t, boundSettle, "it fails and says why", func(collect *assert.CollectT) {
+			b := c.backup(collect, "none")
+			require.Equal(collect, v1.BackupFailed, b.Status.Phase)
+			require.Contains(collect, b.Status.Message, "has no spec.backup")
+		})
+	})
+	t.Run("a repository is not changed", func(t *testing.T) {
+		c := create(t, backedUp(namespace, "fixed", "17", 1))
+		object := c.get(t)
+		object.Spec.Backup.Repository.S3 = &v1.S3Repository{Endpoint: "https://s3.example.com", Bucket: "backups", CredentialsSecret: "s3"}
+		require.ErrorContains(t, kube.Update(t.Context(), object), "cannot be changed from a volume to S3")
+	})
+	t.Run("a Secret that is not there", func(t *testing.T) {
+		c := backedUp(namespace, "secretless", "17", 1)
+		s3(func(*v1.S3Repository) {})(c)
+		secretless := create(t, c)
+		secretless.waitReady(t)
+		eventually(t, boundBackup, "it is said", func(collect *assert.CollectT) {
+			archiving := apimeta.FindStatusCondition(secretless.get(collect).Status.Conditions, v1.ConditionContinuousArchiving)
+			require.NotNil(collect, archiving)
+			require.Equal(collect, metav1.ConditionFalse, archiving.Status)
+			require.True(collect, strings.Contains(archiving.Message, "Secret s3 has no key access-key-id"), archiving.Message)
+		})
+		require.True(t, apimeta.IsStatusConditionTrue(secretless.get(t).Status.Conditions, v1.ConditionReady), "the database goes on")
+	})
+}
+
+// backup reads a PostgresBackup.
+func (c cluster) backup(t require.TestingT, name string) *v1.PostgresBackup {
+	b := &v1.PostgresBackup{}
+	require.NoError(t, kube.Get(context.Background(), key(c.namespace, name), b))
+	return b
+}
