@@ -100,7 +100,7 @@ type VolumeRepository struct {
 
 // S3Repository is a bucket. Everything of a cluster is in it below PREFIX/NAMESPACE/NAME.
 //
-// +kubebuilder:validation:XValidation:rule="self.endpoint == oldSelf.endpoint && self.bucket == oldSelf.bucket && (has(self.prefix) ? self.prefix : ”) == (has(oldSelf.prefix) ? oldSelf.prefix : ”)",message="endpoint, bucket and prefix cannot be changed, since the backups that there are stay where they are; remove spec.backup, and add it again with the new ones"
+// +kubebuilder:validation:XValidation:rule="self.endpoint == oldSelf.endpoint && self.bucket == oldSelf.bucket && has(self.prefix) == has(oldSelf.prefix) && (!has(self.prefix) || self.prefix == oldSelf.prefix)",message="endpoint, bucket and prefix cannot be changed, since the backups that there are stay where they are; remove spec.backup, and add it again with the new ones"
 type S3Repository struct {
 	// endpoint is the store's URL, such as https://s3.eu-central-1.amazonaws.com or https://minio.storage.svc:9000; always https.
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https://[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?(:[0-9]{1,5})?/?$')",messageExpression="'must be a URL such as https://s3.eu-central-1.amazonaws.com, with https:// and without a path, not ' + self"

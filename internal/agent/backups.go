@@ -61,7 +61,7 @@ func (a *Agent) backupSettings(stanza string, hosts ...backrest.Host) backrest.S
 		address = "*"
 	}
 	return backrest.Settings{
-		Repository: a.config.Backup.Repository, Secrets: paths.secret(naming.DirBackup, ""),
+		Repository: a.config.Backup.Repository, Secrets: paths.secret(naming.DirBackup, ""), HostConfig: a.options.HostConfig,
 		TLS: backrest.TLS{
 			Cert: paths.secret(naming.DirServer, naming.KeyTLSCert), Key: paths.secret(naming.DirServer, naming.KeyTLSKey),
 			CA: paths.secret(naming.DirServer, naming.KeyCACert), Name: naming.ServerCertificate(a.config.Cluster),

@@ -47,6 +47,8 @@ type Options struct {
 	// BackupHost changes where an instance's data is for a backup; nil: all have it in the same place. It is for tests, in which they do
 	// not.
 	BackupHost func(instance string, host backrest.Host) backrest.Host
+	// HostConfig is where the repository host has its configuration; empty: where this instance has it. It is for tests too.
+	HostConfig string
 
 	// Watchdog is the command that becomes the watchdog, by calling supervise.Guard; empty: there is none.
 	Watchdog []string

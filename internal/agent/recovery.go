@@ -64,7 +64,7 @@ func (a *Agent) recoverySettings() backrest.Settings {
 		return paths.secret(naming.DirServer, key)
 	}
 	return backrest.Settings{
-		Repository: a.config.Recovery.Repository, Secrets: paths.secret(naming.DirRecovery, ""),
+		Repository: a.config.Recovery.Repository, Secrets: paths.secret(naming.DirRecovery, ""), HostConfig: a.options.HostConfig,
 		TLS: backrest.TLS{
 			Cert: secret(naming.KeyTLSCert), Key: secret(naming.KeyTLSKey), CA: secret(naming.KeyCACert), Name: naming.ServerCertificate(a.config.Cluster),
 		},
