@@ -100,7 +100,7 @@ func (a *Agent) restore(ctx context.Context, seeder *datadir.Seeder, recovery ag
 		Parameters: func(folder string) postgres.Parameters {
 			return recoveryParameters(recovery.Target, tool.RestoreCommand(recoveryConfiguration, source.Stanza, folder))
 		},
-		Socket:     socket, Port: a.options.Ports.Postgres, Users: a.users(),
+		Socket: socket, Port: a.options.Ports.Postgres, Users: a.users(),
 		Recovering: func(ctx context.Context) (bool, error) {
 			state, err := client.Observe(ctx)
 			return state.InRecovery, err

@@ -47,7 +47,7 @@ func startRepositoryHost(t *testing.T, c *testCluster) *testHost {
 	host, err := repository.New(repository.Options{
 		Name: "db-repository", PodUID: "host-pod", Version: "test",
 		Data: filepath.Join(h.dir, "data"), Run: filepath.Join(h.dir, "run"), Secrets: self.paths.Secrets,
-		Config: c.agents["db-1"].paths.Config, // it is told what the instances are
+		Config:        c.agents["db-1"].paths.Config, // it is told what the instances are
 		ListenAddress: h.address, AgentPort: c.ports.Agent, HealthPort: c.ports.Health, BackupPort: c.ports.Backup, PostgresPort: c.ports.Postgres,
 		Credential: serverUser(), Output: &h.log,
 		HostOf: func(instance string, host backrest.Host) backrest.Host {

@@ -40,9 +40,9 @@ type Input struct {
 	RepositoryVolume *facts.Volume
 	RepositoryImage  string
 	// Draining says that instances still have Pods although none is to run: their last WAL goes to the repository.
-	Draining bool
-	Credentials      credential.Set
-	Settings         Settings
+	Draining    bool
+	Credentials credential.Set
+	Settings    Settings
 }
 
 // Object is one object to apply.

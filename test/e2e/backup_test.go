@@ -35,7 +35,71 @@ func backedUp(namespace, name, version string, replicas int32) *v1.PostgresClust
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	c := create(t, backedUp(namespace, "db", "17", 2))
+	backUpAndRecover(t, backedUp(namespace, "db", "17", 2))
+}
+
+// TestBackupS3: the same with a bucket, encrypted, and what becomes of a store that is down and of credentials that are wrong.
+func TestBackupS3(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	s := startStore(t, namespace)
+	require.NoError(t, kube.Create(t.Context(), &corev1.Secret{ObjectMeta: meta(namespace, "cipher"), StringData: map[string]string{"passphrase": "not a secret either"}}))
+	wanted := backedUp(namespace, "db", "16", 2)
+	wanted.Spec.Backup.Repository = s.repository()
+	wanted.Spec.Backup.Repository.Encryption = &v1.EncryptionSpec{Secret: "cipher"}
+	wanted.Spec.Backup.Method = v1.BackupIncremental
+	backUpAndRecover(t, wanted)
+
+	c := cluster{namespace, wanted.Name}
+	t.Run("the store is down", func(t *testing.T) {
+		s.stop(t)
+		c.write(t, "while the store was down")
+		c.superuser(t, c.primaryPod(t), "SELECT pg_switch_wal()")
+		eventually(t, boundBackup, "it is said", func(collect *assert.CollectT) {
+			c.requireArchiving(collect, metav1.ConditionFalse, storeName+"."+namespace+".svc")
+		})
+		c.write(t, "and is still down")
+		s.start(t)
+		wal := c.superuser(t, c.primaryPod(t), "SELECT pg_walfile_name(pg_switch_wal())")
+		c.waitArchived(t, wal)
+		eventually(t, boundBackup, "all is well again", func(collect *assert.CollectT) {
+			c.requireArchiving(collect, metav1.ConditionTrue, "")
+			requireReady(collect, c.get(collect))
+		})
+	})
+	t.Run("the credentials are wrong", func(t *testing.T) {
+		s.setKey(t, "wrong")
+		c.superuser(t, c.primaryPod(t), "SELECT pg_switch_wal()")
+		eventually(t, boundBackup, "it is said", func(collect *assert.CollectT) {
+			c.requireArchiving(collect, metav1.ConditionFalse, "403")
+		})
+		c.write(t, "with the wrong key")
+		s.setKey(t, storeKey)
+		c.waitArchived(t, c.superuser(t, c.primaryPod(t), "SELECT pg_walfile_name(pg_switch_wal())"))
+		eventually(t, boundBackup, "all is well again", func(collect *assert.CollectT) { c.requireArchiving(collect, metav1.ConditionTrue, "") })
+	})
+	t.Run("all of that is recovered", func(t *testing.T) {
+		r := newCluster(namespace, "latest", wanted.Spec.Version, 1)
+		r.Spec.Bootstrap = recoveryOf(wanted, "")
+		recovered := create(t, r)
+		recovered.waitReady(t)
+		require.Equal(t, c.rows(t, naming.ServiceRW(c.name)), recovered.rows(t, naming.ServiceRW(recovered.name)))
+	})
+}
+
+// recoveryOf is a recovery from the backups of that cluster; without a time to the end of its WAL.
+func recoveryOf(c *v1.PostgresCluster, moment string) *v1.BootstrapSpec {
+	from := v1.RecoverySource{Cluster: c.Name}
+	if c.Spec.Backup.Repository.S3 != nil {
+		from.Repository = *c.Spec.Backup.Repository.DeepCopy()
+	}
+	return &v1.BootstrapSpec{Recovery: &v1.RecoverySpec{From: from, TargetTime: moment}}
+}
+
+// backUpAndRecover makes the cluster, backs it up, lets it fail over, loses a table, and recovers it in all ways.
+func backUpAndRecover(t *testing.T, wanted *v1.PostgresCluster) {
+	namespace, version := wanted.Namespace, wanted.Spec.Version
+	c := create(t, wanted.DeepCopy())
 	startClient(t, namespace)
 	c.waitReady(t)
 	c.waitServed(t, "before")
@@ -73,33 +137,57 @@ func TestBackup(t *testing.T) {
 		c.waitServed(t, "after")
 		moment = c.superuser(t, c.primaryPod(t), "SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') FROM pg_sleep(1)")
 		c.sql(t, naming.ServiceRW(c.name), "SELECT pg_sleep(1); DROP TABLE seen")
-		wal := c.superuser(t, c.primaryPod(t), "SELECT pg_walfile_name(pg_switch_wal())")
-		eventually(t, boundBackup, wal+" is archived", func(collect *assert.CollectT) {
-			require.GreaterOrEqual(collect, c.superuser(collect, c.primaryPod(collect), "SELECT last_archived_wal FROM pg_stat_archiver"), wal)
+		c.waitArchived(t, c.superuser(t, c.primaryPod(t), "SELECT pg_walfile_name(pg_switch_wal())"))
+	})
+	t.Run("a backup by hand after the failover", func(t *testing.T) {
+		require.NoError(t, kube.Create(t.Context(), &v1.PostgresBackup{ObjectMeta: meta(namespace, "by-hand"), Spec: v1.PostgresBackupSpec{Cluster: c.name}}))
+		eventually(t, boundBackup, "it is complete", func(collect *assert.CollectT) {
+			b := c.backup(collect, "by-hand")
+			require.Equal(collect, v1.BackupCompleted, b.Status.Phase, b.Status.Message)
+			require.Equal(collect, int64(2), b.Status.Timeline)
 		})
 	})
 	t.Run("it is recovered to before that", func(t *testing.T) {
-		r := newCluster(namespace, "recovered", "17", 1)
-		r.Spec.Bootstrap = &v1.BootstrapSpec{Recovery: &v1.RecoverySpec{From: v1.RecoverySource{Cluster: c.name}, TargetTime: moment}}
+		r := newCluster(namespace, "recovered", version, 1)
+		r.Spec.Bootstrap = recoveryOf(wanted, moment)
 		recovered := create(t, r)
 		recovered.waitReady(t)
 		require.Equal(t, []string{"after", "before", "between"}, recovered.rows(t, naming.ServiceRW(recovered.name)))
 	})
 	t.Run("a recovery that cannot be says why", func(t *testing.T) {
-		r := newCluster(namespace, "too-early", "17", 1)
-		r.Spec.Bootstrap = &v1.BootstrapSpec{Recovery: &v1.RecoverySpec{From: v1.RecoverySource{Cluster: c.name}, TargetTime: "2020-01-01T00:00:00Z"}}
+		r := newCluster(namespace, "too-early", version, 1)
+		r.Spec.Bootstrap = recoveryOf(wanted, "2020-01-01T00:00:00Z")
 		create(t, r).waitDegraded(t, v1.ReasonRecoveryFailed, "before the first backup")
 	})
-	t.Run("the volume outlives the cluster", func(t *testing.T) {
+	t.Run("the backups outlive the cluster", func(t *testing.T) {
 		c.delete(t)
-		claim := &corev1.PersistentVolumeClaim{}
-		require.NoError(t, kube.Get(t.Context(), key(namespace, naming.RepositoryVolume(c.name)), claim))
+		if wanted.Spec.Backup.Repository.S3 == nil {
+			require.NoError(t, kube.Get(t.Context(), key(namespace, naming.RepositoryVolume(c.name)), &corev1.PersistentVolumeClaim{}))
+		}
 		require.NoError(t, kube.DeleteAllOf(t.Context(), &corev1.PersistentVolumeClaim{}, client.InNamespace(namespace), client.MatchingLabels(naming.ClusterSelector(c.name))))
-		again := backedUp(namespace, "db", "17", 1)
-		again.Spec.Bootstrap = &v1.BootstrapSpec{Recovery: &v1.RecoverySpec{From: v1.RecoverySource{Cluster: c.name}, TargetTime: moment}}
-		create(t, again).waitReady(t)
+		again := wanted.DeepCopy()
+		again.Spec.Bootstrap = recoveryOf(wanted, moment)
+		create(t, again)
+		c.waitReady(t)
 		require.Equal(t, []string{"after", "before", "between"}, c.rows(t, naming.ServiceRW(c.name)))
+		eventually(t, boundBackup, "it archives again", func(collect *assert.CollectT) { c.requireArchiving(collect, metav1.ConditionTrue, "") })
 	})
+}
+
+// waitArchived waits until the file of WAL is in the repository.
+func (c cluster) waitArchived(t *testing.T, wal string) {
+	t.Helper()
+	eventually(t, boundBackup, wal+" is archived", func(collect *assert.CollectT) {
+		require.GreaterOrEqual(collect, c.superuser(collect, c.primaryPod(collect), "SELECT last_archived_wal FROM pg_stat_archiver"), wal)
+	})
+}
+
+// requireArchiving looks at the condition ContinuousArchiving.
+func (c cluster) requireArchiving(t require.TestingT, status metav1.ConditionStatus, word string) {
+	archiving := apimeta.FindStatusCondition(c.get(t).Status.Conditions, v1.ConditionContinuousArchiving)
+	require.NotNil(t, archiving)
+	require.Equal(t, status, archiving.Status, archiving.Message)
+	require.Contains(t, archiving.Message, word)
 }
 
 // TestBackupBadInput: what cannot be is refused at the earliest place, by name, value and what would be right.

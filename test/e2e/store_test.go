@@ -32,6 +32,7 @@ const (
 	// storeName is that of its Pod, Service and Secrets, storeAccess that of the Secret for clients.
 	storeName   = "s3"
 	storeAccess = "s3-access"
+	storeKey    = "not-a-secret"
 )
 
 // startStore starts an S3 server with an empty bucket, and makes the Secret with which clusters reach it.
@@ -45,7 +46,7 @@ func startStore(t *testing.T, namespace string) store {
 	for _, secret := range []*corev1.Secret{
 		{ObjectMeta: meta(namespace, storeName), Data: map[string][]byte{"tls.crt": cert, "tls.key": key}},
 		{ObjectMeta: meta(namespace, storeAccess), Data: map[string][]byte{
-			"access-key-id": []byte("pgsteward"), "secret-access-key": []byte("not-a-secret"), "ca.crt": cert,
+			"access-key-id": []byte("pgsteward"), "secret-access-key": []byte(storeKey), "ca.crt": cert,
 		}},
 	} {
 		require.NoError(t, kube.Create(t.Context(), secret))
@@ -84,7 +85,7 @@ func (s store) start(t *testing.T) {
 				Args: []string{
 					"--port", ":9000", "--cert", "/tls/tls.crt", "--key", "/tls/tls.key", "posix", "--nometa", "/data",
 				},
-				Env:       []corev1.EnvVar{{Name: "ROOT_ACCESS_KEY", Value: "pgsteward"}, {Name: "ROOT_SECRET_KEY", Value: "not-a-secret"}},
+				Env:       []corev1.EnvVar{{Name: "ROOT_ACCESS_KEY", Value: "pgsteward"}, {Name: "ROOT_SECRET_KEY", Value: storeKey}},
 				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")}},
 				ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
 					TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(storePort)},
@@ -118,6 +119,15 @@ func (s store) stop(t *testing.T) {
 	eventually(t, boundGone, "the S3 server is gone", func(c *assert.CollectT) {
 		require.Error(c, kube.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 	})
+}
+
+// setKey changes the key in the Secret for clients.
+func (s store) setKey(t *testing.T, text string) {
+	t.Helper()
+	secret := &corev1.Secret{}
+	require.NoError(t, kube.Get(t.Context(), key(s.namespace, storeAccess), secret))
+	secret.Data["secret-access-key"] = []byte(text)
+	require.NoError(t, kube.Update(t.Context(), secret))
 }
 
 // repository is the store as a repository.

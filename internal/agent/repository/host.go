@@ -169,7 +169,8 @@ func (h *Host) configure(ctx context.Context) string {
 	for _, member := range config.Members {
 		hosts = append(hosts, h.hostOf(config, member.Name))
 	}
-	if err := os.MkdirAll(filepath.Join(h.options.Data, config.Backup.Repository.Path), 0o700); err != nil {
+	folder := filepath.Join(h.options.Data, config.Backup.Repository.Path)
+	if err := errors.Join(os.MkdirAll(folder, 0o700), h.chown(folder)); err != nil {
 		return "preparing the volume: " + err.Error()
 	}
 	changed, err := h.tool.Write(backrest.HostConfiguration, h.settings(config, stanza, hosts...))
