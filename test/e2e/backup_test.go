@@ -147,6 +147,18 @@ func backUpAndRecover(t *testing.T, wanted *v1.PostgresCluster) {
 			require.Equal(collect, int64(2), b.Status.Timeline)
 		})
 	})
+	t.Run("the primary is lost while a backup is made", func(t *testing.T) {
+		c.disturbed(t, "interrupted", func() { c.deletePod(t, c.primaryPod(t), true) })
+		c.waitReady(t)
+	})
+	if wanted.Spec.Backup.Repository.S3 == nil {
+		t.Run("the repository host is lost while it makes a backup", func(t *testing.T) {
+			c.disturbed(t, "disturbed", func() {
+				mustKubectl(t, "-n", namespace, "delete", "pod", naming.Pod(naming.Repository(c.name)), "--force", "--grace-period=0")
+			})
+			c.waitArchived(t, c.superuser(t, c.primaryPod(t), "SELECT pg_walfile_name(pg_switch_wal())"))
+		})
+	}
 	t.Run("it is recovered to before that", func(t *testing.T) {
 		r := newCluster(namespace, "recovered", version, 1)
 		r.Spec.Bootstrap = recoveryOf(wanted, moment)
@@ -172,6 +184,21 @@ func backUpAndRecover(t *testing.T, wanted *v1.PostgresCluster) {
 		require.Equal(t, []string{"after", "before", "between"}, c.rows(t, naming.ServiceRW(c.name)))
 		eventually(t, boundBackup, "it archives again", func(collect *assert.CollectT) { c.requireArchiving(collect, metav1.ConditionTrue, "") })
 	})
+}
+
+// disturbed asks for a backup, disturbs it once it runs, and waits until it is complete all the same.
+func (c cluster) disturbed(t *testing.T, name string, disturb func()) {
+	t.Helper()
+	require.NoError(t, kube.Create(t.Context(), &v1.PostgresBackup{ObjectMeta: meta(c.namespace, name), Spec: v1.PostgresBackupSpec{Cluster: c.name, Type: v1.BackupFull}}))
+	eventually(t, boundBackup, "it runs", func(collect *assert.CollectT) {
+		require.Equal(collect, v1.BackupRunning, c.backup(collect, name).Status.Phase)
+	})
+	disturb()
+	eventually(t, 2*boundBackup, "it is complete", func(collect *assert.CollectT) {
+		b := c.backup(collect, name)
+		require.Equal(collect, v1.BackupCompleted, b.Status.Phase, b.Status.Message)
+	})
+	t.Logf("it was begun %d times", c.backup(t, name).Status.Attempts)
 }
 
 // waitArchived waits until the file of WAL is in the repository.
@@ -259,8 +286,9 @@ func TestBackupBadInput(t *testing.T) {
 	t.Run("a repository is not changed", func(t *testing.T) {
 		c := create(t, backedUp(namespace, "fixed", "17", 1))
 		object := c.get(t)
+		before := object.DeepCopy()
 		object.Spec.Backup.Repository.S3 = &v1.S3Repository{Endpoint: "https://s3.example.com", Bucket: "backups", CredentialsSecret: "s3"}
-		require.ErrorContains(t, kube.Update(t.Context(), object), "cannot be changed from a volume to S3")
+		require.ErrorContains(t, kube.Patch(t.Context(), object, client.MergeFrom(before)), "cannot be changed from a volume to S3")
 	})
 	t.Run("a Secret that is not there", func(t *testing.T) {
 		c := backedUp(namespace, "secretless", "17", 1)

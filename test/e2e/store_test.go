@@ -94,7 +94,9 @@ func (s store) start(t *testing.T) {
 					AllowPrivilegeEscalation: new(bool), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 				},
 				VolumeMounts: []corev1.VolumeMount{
-					{Name: "data", MountPath: "/data/" + storeBucket}, {Name: "tls", MountPath: "/tls"},
+					// the second makes the folder, which is the bucket
+					{Name: "data", MountPath: "/data"}, {Name: "data", MountPath: "/data/" + storeBucket, SubPath: storeBucket},
+					{Name: "tls", MountPath: "/tls"},
 				},
 			}},
 			Volumes: []corev1.Volume{
