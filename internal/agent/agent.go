@@ -350,6 +350,9 @@ func (a *Agent) shutdown(ctx context.Context) {
 	a.board.Set(status)
 	a.observer.Close()
 	a.admin.Close()
+	if a.archivingFails() {
+		a.holdArchive(true)
+	}
 	a.server.StopAndWait(ctx, max(time.Second, a.options.StopBound-time.Since(began)))
 	if wrote && !a.gave {
 		release, cancel := context.WithTimeout(ctx, releaseTimeout)

@@ -232,6 +232,12 @@ func (a *Agent) archiveAgain() {
 	a.log.Info("Having the archiver see to the WAL of the former primary", "files", count)
 }
 
+// archivingFails says whether the repository takes no WAL just now: a server that stops would wait for it in vain. What is not archived
+// stays here.
+func (a *Agent) archivingFails() bool {
+	return a.backups.archive != nil && a.backups.archive.Failing != nil
+}
+
 // holdArchive keeps PostgreSQL from archiving while it stops for a hand-over: a repository that does not answer would make writes wait.
 func (a *Agent) holdArchive(hold bool) {
 	if a.config.Backup == nil {
@@ -241,6 +247,8 @@ func (a *Agent) holdArchive(hold bool) {
 	if hold {
 		if err := os.WriteFile(path, nil, 0o644); err != nil { //nolint:gosec // PostgreSQL may run as another user
 			a.log.Warn("Holding the archiver failed", "error", err)
+		} else if a.backups.tool != nil {
+			a.backups.tool.EndPushes()
 		}
 		return
 	}

@@ -58,6 +58,8 @@ func TestBackupS3(t *testing.T) {
 		eventually(t, boundBackup, "it is said", func(collect *assert.CollectT) {
 			c.requireArchiving(collect, metav1.ConditionFalse, storeName+"."+namespace+".svc")
 		})
+		c.deletePod(t, c.primaryPod(t), false)
+		c.waitReady(t)
 		c.write(t, "and is still down")
 		s.start(t)
 		wal := c.superuser(t, c.primaryPod(t), "SELECT pg_walfile_name(pg_switch_wal())")

@@ -94,6 +94,25 @@ func (t *Tool) ArchiveCommand(name, stanza, hold string) string {
 	return fmt.Sprintf(`test ! -e %s || exit 130; exec %s --config=%s --stanza=%s archive-push "%%p"`, hold, t.Program, t.Configuration(name), stanza)
 }
 
+// EndPushes ends what the archiver does just now: it may wait for a repository that does not answer.
+func (t *Tool) EndPushes() {
+	found, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range found {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			continue // it is gone
+		}
+		arguments := strings.Split(string(content), "\x00")
+		if arguments[0] != t.Program || !slices.ContainsFunc(arguments, func(a string) bool { return strings.HasPrefix(a, "--config="+t.Work) }) ||
+			!slices.ContainsFunc(arguments, func(a string) bool { return strings.HasPrefix(a, "archive-push") }) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGTERM)
+		}
+	}
+}
+
 // RestoreCommand is PostgreSQL's restore_command for the data in that folder. pgBackRest ends with 1 if the repository has no such file,
 // which PostgreSQL takes for the end of the WAL. Anything else is a repository that does not answer: that is tried again for some minutes,
 // and then ends the recovery, as status 126 does; to PostgreSQL any lower one would be the end of the WAL too, and data be missing unseen

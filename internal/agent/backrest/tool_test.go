@@ -77,3 +77,32 @@ func TestArchiveCommand(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "hold"), nil, 0o600))
 	assert.Equal(t, 130, shell(t, folder, command))
 }
+
+// TestEndPushes: what the archiver waits for ends, and nothing else.
+func TestEndPushes(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	tool := &Tool{Program: "/bin/sh", Work: folder}
+	start := func(arguments ...string) chan error {
+		cmd := exec.CommandContext(t.Context(), "/bin/sh", append([]string{"-c", "read nothing", "--"}, arguments...)...)
+		input, err := cmd.StdinPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		t.Cleanup(func() { _ = input.Close() })
+		return ended
+	}
+	push := start("--config="+tool.Configuration("pgbackrest"), "archive-push", "pg_wal/1")
+	other := start("--config=/elsewhere/pgbackrest.conf", "archive-push", "pg_wal/1")
+	backup := start("--config="+tool.Configuration("backup"), "backup")
+	tool.EndPushes()
+	assert.ErrorContains(t, <-push, "terminated")
+	for _, ended := range []chan error{other, backup} {
+		select {
+		case err := <-ended:
+			assert.Fail(t, "it ended", "%v", err)
+		default:
+		}
+	}
+}
