@@ -112,7 +112,11 @@ func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (
 	if _, ok := decision.Action.(plan.Release); ok {
 		return ctrl.Result{}, r.Writer.Finalizer(ctx, c, false)
 	}
-	return ctrl.Result{RequeueAfter: recheck(observed.Facts.Now, decision, renewAt, len(refused) > 0)}, nil
+	next := recheck(observed.Facts.Now, decision, renewAt, len(refused) > 0)
+	if patience := status.ArchivingPatience(observed.Facts); patience > 0 && (next == 0 || patience < next) {
+		next = patience
+	}
+	return ctrl.Result{RequeueAfter: next}, nil
 }
 
 // wanted is what the spec means after defaults.

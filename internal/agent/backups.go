@@ -216,6 +216,8 @@ func (a *Agent) describeArchiver(archiver sql.Archiver, now time.Time) *agentapi
 	archive.FailedAt, archive.Failing = archiver.FailedAt, &now
 	if b.archive != nil && b.archive.Failing != nil {
 		archive.Failing = b.archive.Failing
+	} else {
+		b.runner.Doubt() // it has better words than the archiver, which may still wait
 	}
 	archive.Error = b.tool.ArchiveError(b.stanza)
 	return archive

@@ -14,8 +14,8 @@ import (
 	"github.com/pgsteward/pgsteward/internal/backup"
 )
 
-// TestRetention: with a period of a second three full backups leave two, the newest and the one before the period; the first is gone with
-// the WAL that only it needed, and the older of the two can be recovered.
+// TestRetention: with a period that begins between the second and the third of three full backups these two are left; the first is gone
+// with the WAL that only it needed, and the second can be recovered.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	needBackrest(t)
@@ -34,24 +34,28 @@ func TestRetention(t *testing.T) {
 		return files
 	}
 	var labels []string
+	retention, last := time.Hour, time.Time{}
 	for n := 1; n <= 3; n++ {
 		_, err := primary.query("postgres", fmt.Sprintf("INSERT INTO t VALUES (%d)", n))
 		require.NoError(t, err)
 		primary.archived()
 		id := fmt.Sprintf("backup-%d", n)
+		if n == 3 {
+			time.Sleep(20 * time.Second) // pgBackRest may take that long until it removes something, and the third is to be within the period
+			retention = time.Since(last)
+		}
 		require.NoError(t, primary.agent.backups.runner.Begin(context.Background(), backrest.Job{
-			Request: agentapi.BackupRequest{ID: id, Name: id, Type: backup.Full, Primary: "db-1"}, Stanza: stanza, Retention: time.Second,
+			Request: agentapi.BackupRequest{ID: id, Name: id, Type: backup.Full, Primary: "db-1"}, Stanza: stanza, Retention: retention,
 			Settings: primary.agent.backupSettings(stanza, primary.agent.backupHost("db-1")),
 		}))
 		run := primary.await(backupBound, "done", func(s agentapi.Status) bool {
 			return s.Backup != nil && s.Backup.ID == id && s.Backup.Ended != nil
 		}).Backup
 		require.Empty(t, run.Error)
-		labels = append(labels, run.Result.Label)
+		labels, last = append(labels, run.Result.Label), run.Result.Stopped
 		if n == 1 {
 			require.NotEmpty(t, wal())
 		}
-		time.Sleep(2 * time.Second) // until it is older than the period: pgBackRest has full seconds
 	}
 	status := primary.await(backupBound, "aware of what is left", func(s agentapi.Status) bool { return len(s.Repository.Backups) == 2 })
 	require.Equal(t, labels[1], status.Repository.Backups[0].Label)

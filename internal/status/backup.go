@@ -124,6 +124,21 @@ func moment(t time.Time) *metav1.Time {
 	return &metav1.Time{Time: t.Truncate(time.Second)}
 }
 
+// ArchivingPatience is how long archiving may still fail until that is told; zero: it does not fail, or that is told.
+func ArchivingPatience(f facts.Cluster) time.Duration {
+	if f.Backup == nil {
+		return 0
+	}
+	archive, known := f.Backup.Archive.Get()
+	if !known || archive.Failing == nil {
+		return 0
+	}
+	if left := archivingGrace + time.Second - f.Now.Sub(*archive.Failing); left > 0 {
+		return left
+	}
+	return 0
+}
+
 // archiving is the condition ContinuousArchiving.
 func archiving(b *facts.Backup, now time.Time) metav1.Condition {
 	c := metav1.Condition{Type: v1.ConditionContinuousArchiving, Status: metav1.ConditionFalse}

@@ -103,6 +103,13 @@ func (r *Runner) Keep(ctx context.Context, stanza string, now time.Time) {
 	r.wait.Go(func() { r.look(ctx, stanza, ready) })
 }
 
+// Doubt has the repository looked at again soon, since something else says that it does not answer.
+func (r *Runner) Doubt() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.next = time.Time{}
+}
+
 // look makes the stanza unless it is there, and reads what there is.
 func (r *Runner) look(ctx context.Context, stanza string, ready bool) {
 	var err error

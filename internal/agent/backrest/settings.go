@@ -57,6 +57,9 @@ type Settings struct {
 // option is one line of a configuration.
 type option struct{ name, value string }
 
+// pushing are the options of archive-push: a store that does not answer is to be told of soon.
+var pushing = []option{{"io-timeout", "15"}, {"archive-timeout", "60"}}
+
 // Configuration is the content of pgbackrest.conf (https://pgbackrest.org/configuration.html). It has secrets.
 func (s Settings) Configuration() (string, error) {
 	options := []option{
@@ -92,6 +95,8 @@ func (s Settings) Configuration() (string, error) {
 	var out strings.Builder
 	out.WriteString("# Written by pgsteward; changes made here are lost.\n[global]\n")
 	write(&out, options)
+	out.WriteString("\n[global:archive-push]\n")
+	write(&out, pushing)
 	if s.Stanza != "" {
 		fmt.Fprintf(&out, "\n[%s]\n", s.Stanza)
 		write(&out, s.hosts())
