@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgsteward/pgsteward/internal/agentapi"
@@ -16,8 +17,9 @@ import (
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
-// startBucket starts an S3 server with TLS and a bucket; the repository in it is encrypted. Its secrets are mounted by mountBucket.
-func startBucket(t *testing.T, c *testCluster) agentapi.Repository {
+// startBucket starts an S3 server with TLS and a bucket; the repository in it is encrypted. Its secrets are mounted by mountBucket. What is
+// returned beside it takes the server away, and brings it back.
+func startBucket(t *testing.T, c *testCluster) (bucket agentapi.Repository, stop, start func()) {
 	t.Helper()
 	program, err := filepath.Abs("../../bin/versitygw")
 	require.NoError(t, err)
@@ -32,15 +34,22 @@ func startBucket(t *testing.T, c *testCluster) agentapi.Repository {
 	for name, content := range map[string]string{"tls.crt": cert, "tls.key": key} {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
 	}
-	cmd := exec.Command(program, "--port", net.JoinHostPort(address, port),
-		"--cert", filepath.Join(folder, "tls.crt"), "--key", filepath.Join(folder, "tls.key"), "posix", "--nometa", filepath.Join(folder, "data"))
-	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY=someone", "ROOT_SECRET_KEY=s3-secret")
 	output := &syncBuffer{}
-	cmd.Stdout, cmd.Stderr = output, output
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
+	var cmd *exec.Cmd
+	start = func() {
+		cmd = exec.Command(program, "--port", net.JoinHostPort(address, port),
+			"--cert", filepath.Join(folder, "tls.crt"), "--key", filepath.Join(folder, "tls.key"), "posix", "--nometa", filepath.Join(folder, "data"))
+		cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY=someone", "ROOT_SECRET_KEY=s3-secret")
+		cmd.Stdout, cmd.Stderr = output, output
+		require.NoError(t, cmd.Start())
+	}
+	stop = func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
+	}
+	start()
+	t.Cleanup(func() {
+		stop()
 		if t.Failed() {
 			t.Logf("log of the S3 server:\n%s", tailOf(output.String(), 50))
 		}
@@ -48,7 +57,7 @@ func startBucket(t *testing.T, c *testCluster) agentapi.Repository {
 	return agentapi.Repository{
 		Kind: agentapi.RepositoryS3, Path: "prefix/test/db", Endpoint: "https://" + net.JoinHostPort(address, port), Bucket: "backups", Region: "us-east-1",
 		PathStyle: true, CredentialsSecret: "s3-access", Encrypted: true, EncryptionSecret: "cipher",
-	}
+	}, stop, start
 }
 
 // mountBucket mounts the Secrets of the repository of the first cluster, whose authority is the store's, into a folder of all instances of the second.
@@ -71,7 +80,7 @@ func TestBackupBucket(t *testing.T) {
 	needBackrest(t)
 	c := newTestCluster(t, 2)
 	c.ports.Backup = freePort(t)
-	bucket := startBucket(t, c)
+	bucket, stop, start := startBucket(t, c)
 	mountBucket(t, c, c, naming.DirBackup)
 	c.change(func(config *agentapi.Config) {
 		config.Backup = &agentapi.BackupConfig{Repository: bucket, RetentionDays: 30}
@@ -92,6 +101,24 @@ func TestBackupBucket(t *testing.T) {
 	_, err = primary.query("postgres", "INSERT INTO t VALUES (3)")
 	require.NoError(t, err)
 	primary.archived()
+
+	// a store that does not answer is told of, and keeps no server from stopping; what it missed it gets
+	stop()
+	_, err = primary.query("postgres", "SELECT pg_switch_wal()")
+	require.NoError(t, err)
+	began := time.Now()
+	status := primary.await(backupBound, "telling that the store is out", func(s agentapi.Status) bool {
+		return s.Archive != nil && s.Archive.Failing != nil && s.Repository != nil && s.Repository.Error != ""
+	})
+	t.Logf("told after %s: %s; %s", time.Since(began).Round(time.Second), status.Archive.Error, status.Repository.Error)
+	assert.Contains(t, status.Repository.Error, "127.0.0.98")
+	assert.True(t, status.Ready, "the database goes on")
+	began = time.Now()
+	primary.stop()
+	t.Logf("stopped after %s", time.Since(began).Round(time.Second))
+	standby.awaitReady(agentapi.RolePrimary)
+	start()
+	standby.archived()
 
 	for sum, target := range map[string]backup.Target{"3": {Time: &before}, "6": {}} {
 		r := newTestCluster(t, 1)
