@@ -104,6 +104,8 @@ func TestBackupBucket(t *testing.T) {
 
 	// a store that does not answer is told of, and keeps no server from stopping; what it missed it gets
 	stop()
+	_, err = primary.query("postgres", "INSERT INTO t VALUES (0)")
+	require.NoError(t, err)
 	_, err = primary.query("postgres", "SELECT pg_switch_wal()")
 	require.NoError(t, err)
 	began := time.Now()

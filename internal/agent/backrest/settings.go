@@ -57,8 +57,8 @@ type Settings struct {
 // option is one line of a configuration.
 type option struct{ name, value string }
 
-// pushing are the options of archive-push: a store that does not answer is to be told of soon.
-var pushing = []option{{"io-timeout", "15"}, {"archive-timeout", "60"}}
+// quick are the options of commands whose failure is to be told soon: each of pgBackRest's attempts takes the timeout several times.
+var quick = []option{{"io-timeout", "15"}}
 
 // Configuration is the content of pgbackrest.conf (https://pgbackrest.org/configuration.html). It has secrets.
 func (s Settings) Configuration() (string, error) {
@@ -95,8 +95,10 @@ func (s Settings) Configuration() (string, error) {
 	var out strings.Builder
 	out.WriteString("# Written by pgsteward; changes made here are lost.\n[global]\n")
 	write(&out, options)
-	out.WriteString("\n[global:archive-push]\n")
-	write(&out, pushing)
+	for _, command := range []string{"archive-push", "info", "stanza-create"} {
+		fmt.Fprintf(&out, "\n[global:%s]\n", command)
+		write(&out, quick)
+	}
 	if s.Stanza != "" {
 		fmt.Fprintf(&out, "\n[%s]\n", s.Stanza)
 		write(&out, s.hosts())
