@@ -127,8 +127,7 @@ func TestAgent_synchronous(t *testing.T) {
 	two.answers("SHOW synchronous_standby_names", "")
 }
 
-// TestSyncInForce: a first set is in force only when the checkpointer has had time for it; and what somebody set by ALTER SYSTEM is
-// written over.
+// TestSyncInForce: a first set is in force only when the checkpointer has had time for it.
 func TestSyncInForce(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
