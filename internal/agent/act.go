@@ -22,6 +22,7 @@ import (
 // act does what was decided, as far as one round goes.
 func (a *Agent) act(ctx context.Context, w *world) outcome {
 	a.takeSeed(w)
+	a.keepForce()
 	if !a.giving.isDone() {
 		return outcome{state: agentapi.StateStopping, role: agentapi.RolePrimary, notReady: "giving the lease away"}
 	}

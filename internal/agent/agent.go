@@ -126,8 +126,7 @@ type memory struct {
 	downSince time.Time
 	// failuresBefore are those of the failures in a row that came before this instance was to run as the primary.
 	failuresBefore int
-	// force says whether the present force has been done with; nil: not known yet.
-	force *bool
+	force          force
 	// toRun says that the last decision was to run as the primary, or to give up doing so.
 	toRun        bool
 	lastStreamed time.Time
@@ -416,4 +415,11 @@ func timingsOf(config agentapi.Lease) lease.Timings {
 
 func (a *Agent) numbers() serve.Numbers {
 	return serve.Numbers{LeaseRemaining: a.view().Remaining.Seconds(), Restarts: a.crashes.Load()}
+}
+
+// force is what is known of a takeover by force.
+type force struct {
+	// known says that the volume was read; done, that this instance has held the Lease since it was forced; kept is what the volume
+	// says of that.
+	known, done, kept bool
 }

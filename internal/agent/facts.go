@@ -60,29 +60,35 @@ func policyOf(availability agentapi.Availability) election.Policy {
 // noteForce takes note of a force that has done what it was for. The wish comes by a file that may say it for long after the operator
 // has dropped it, and must not count for the next loss of a primary, which nobody has looked at.
 func (a *Agent) noteForce(w *world) {
-	wished := a.config.ForceFailover == a.options.Instance
-	if a.force == nil {
+	f := &a.force
+	if !f.known {
 		done, err := a.volume.ForceDone()
 		if err != nil {
 			a.log.Error("Reading whether a takeover by force was done failed", "error", err)
 			return
 		}
-		a.force = &done
+		*f = force{known: true, done: done, kept: done}
 	}
 	held := w.view.Holding && w.view.Holder == a.options.Instance && w.view.HolderPod == a.options.PodUID
-	done := wished && (*a.force || held)
-	if done == *a.force {
+	f.done = a.config.ForceFailover == a.options.Instance && (f.done || held)
+}
+
+// keepForce writes that down, for the next run of the agent; again and again while it cannot be written.
+func (a *Agent) keepForce() {
+	f := &a.force
+	if !f.known || f.kept == f.done {
 		return
 	}
-	if err := a.volume.NoteForce(done); err != nil {
+	if err := a.volume.NoteForce(f.done); err != nil {
 		a.log.Error("Taking note of a takeover by force failed", "error", err)
+		return
 	}
-	a.force = &done
+	f.kept = f.done
 }
 
 // isForced says whether this instance is to take over whatever it lacks.
 func (a *Agent) isForced() bool {
-	return a.config.ForceFailover == a.options.Instance && a.force != nil && !*a.force
+	return a.config.ForceFailover == a.options.Instance && a.force.known && !a.force.done
 }
 
 // leaseFacts are the Lease as it was last seen.

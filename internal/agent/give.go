@@ -16,6 +16,7 @@ func (a *Agent) giveAway(ctx context.Context, w *world) outcome {
 		return result
 	}
 	a.log.Info("Giving the lease away", "target", target, "rule", w.decision.Rule, "reason", w.decision.Reason)
+	a.handover.given = target
 	keeper := a.keeper
 	ending := a.ending
 	a.giving = a.begin(ctx, target, func(ctx context.Context) error {

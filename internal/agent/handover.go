@@ -37,7 +37,9 @@ type handover struct {
 	// wish is the target that was asked for; target the one that was chosen.
 	wish, target string
 	// labelled is the one that the Services were given.
-	labelled    string
+	labelled string
+	// given is the one that the Lease was tried to be given to.
+	given       string
 	checkpoint  *task
 	checkpoints int
 	// leaving is the target when it was made to leave -ro, settles when PostgreSQL may be stopped after that.
@@ -236,16 +238,16 @@ func (a *Agent) noteUndone(w *world) {
 	if h.kind != election.Switchover || h.phase != agentapi.SwitchoverStopping || !a.giving.isSettled() {
 		return
 	}
-	switch holder := w.view.Holder; {
+	switch {
 	case w.decision.Action == election.Stop, w.decision.Action == election.HandOver:
 		return
-	case holder != "" && holder != a.options.Instance: // the update came to pass although its answer was lost
-		a.log.Info("Gave the lease away, or lost it", "target", holder)
-		h.target = holder
+	case h.given != "" && w.view.Holder == h.given: // the update came to pass although its answer was lost
+		a.log.Info("Gave the lease away", "target", h.given)
+		h.target = h.given
 		h.end(w.now, "")
 		a.requests.endSwitchover()
 	case w.decision.Rule != "holder-with-data":
-		a.refuseHandover(w, fmt.Sprintf("%s came between (%s)", w.decision.Reason, w.decision.Rule))
+		a.refuseHandover(w, fmt.Sprintf("it came to nothing: %s (%s)", w.decision.Reason, w.decision.Rule))
 	default:
 		a.refuseHandover(w, "PostgreSQL was stopped, and no target has received everything: "+
 			refusalText(election.Unconfirmed(a.facts(w), h.wish)))

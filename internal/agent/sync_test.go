@@ -81,6 +81,13 @@ func TestAgent_synchronous(t *testing.T) {
 	two.answers("SHOW synchronous_standby_names", `ANY 1 ("db-1","db-3")`)
 	one.ask("CREATE TABLE t (n int)")
 
+	if c.major < 17 { // from which on there is no ALTER SYSTEM
+		one.ask("ALTER SYSTEM SET synchronous_standby_names = ''")
+		one.ask("SELECT pg_reload_conf()::text")
+		one.answers("SELECT count(*)::text FROM pg_file_settings WHERE sourcefile LIKE '%auto.conf'", "0")
+		one.awaitSync(t, "ANY 1 (db-2,db-3)")
+	}
+
 	three.stop()
 	one.awaitSync(t, "ANY 1 (db-2)")
 	require.NoError(t, <-one.write(t, 1))
@@ -172,11 +179,14 @@ func TestForce(t *testing.T) {
 	assert.True(t, a.isForced())
 	a.noteForce(of("db-2", "pod-2"))
 	assert.False(t, a.isForced(), "it is done")
+	a.keepForce()
 	a = start()
 	a.noteForce(of("db-3", "pod-3"))
 	assert.False(t, a.isForced(), "done, in an earlier run of the agent")
 	a.config.ForceFailover = ""
 	a.noteForce(of("db-3", "pod-3"))
+	a.keepForce()
+	a = start()
 	a.config.ForceFailover = "db-2"
 	a.noteForce(of("db-3", "pod-3"))
 	assert.True(t, a.isForced(), "wished anew")

@@ -100,9 +100,9 @@ type Server struct {
 	Writable bool
 	// Stopping says whether it is being stopped.
 	Stopping bool
-	// Down is how long it has been unable to serve as a primary although it should: since it ended or was to start, but not
-	// since before this instance became the holder; or since its data was found to be lost. Failures are the attempts in a
-	// row that failed.
+	// Down is how long it has been unable to serve as a primary although it should, and may: since it ended or was to start, but not
+	// since before this instance became the holder, nor from while the lease was not renewed. Failures are the attempts in a row
+	// that failed.
 	Down     time.Duration
 	Failures int
 	// Ended is how long it has been certain that no process of it runs, so that it can have acknowledged nothing since; zero

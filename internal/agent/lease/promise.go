@@ -114,12 +114,12 @@ func (k *Keeper) askOnce(ctx context.Context, members []string) {
 	for _, member := range promised {
 		ages[member] = now - asked
 	}
-	held := election.Held{Since: now - k.renewedAt, Members: k.voters()}
-	since, missing := held.ByPromises(k.self, k.timings, ages)
 	if k.timings != timings { // a renewal was answered meanwhile, and by it the lease lasts for another time than was promised
 		k.mu.Unlock()
 		return
 	}
+	held := election.Held{Since: now - k.renewedAt, Members: k.voters()}
+	since, missing := held.ByPromises(k.self, k.timings, ages)
 	if len(missing) > 0 || !k.holding {
 		k.mu.Unlock()
 		k.log.Warn("The lease cannot be renewed, and not every member promises to wait", "missing", missing)

@@ -89,7 +89,7 @@ func TestPoller(t *testing.T) {
 type slow struct{}
 
 func (slow) Fresh(context.Context, string) (agentapi.Status, error) {
-	<-time.After(100 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) //nolint:forbidigo // of synctest's time
 	return agentapi.Status{Instance: "db-1"}, nil
 }
 
@@ -103,7 +103,7 @@ func TestPoller_hurry(t *testing.T) {
 		go poller.Run(ctx)
 		began := time.Now()
 		poller.Want([]agentapi.Member{{Name: "db-1", Host: "host-1"}})
-		<-time.After(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) //nolint:forbidigo // of synctest's time
 		poller.Hurry()
 		assert.Equal(t, 100*time.Millisecond, (<-heard).Sub(began))
 		assert.Equal(t, 200*time.Millisecond, (<-heard).Sub(began), "asked again at once")
