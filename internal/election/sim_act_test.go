@@ -174,7 +174,8 @@ func (p *pod) update(next record, won func()) {
 		next.sync = *p.publish
 	}
 	p.pending = append(p.pending, &next)
-	p.inFlight = sent + p.timings.Renew
+	deadline := sent + p.timings.Renew
+	p.inFlight = deadline
 	forced := p.forced()
 	p.w.call(p, func() func() {
 		before := p.w.api.lease.holder
@@ -182,6 +183,9 @@ func (p *pod) update(next record, won func()) {
 		p.w.byForce = p.w.byForce || ok && forced && before != p.instance.name
 		replied := sent
 		return func() {
+			if p.clock() > deadline {
+				return // the request was given up
+			}
 			p.inFlight = 0
 			p.see(current)
 			if !ok {
@@ -336,7 +340,8 @@ func (p *pod) handOver(d Decision) {
 		p.view.position.length-len(to.volume.wal) > simLag {
 		p.w.fail("%s hands over to %s, which lacks too much of what was published", p.uid, target)
 	}
-	p.inFlight = p.clock() + p.timings.Renew
+	deadline := p.clock() + p.timings.Renew
+	p.inFlight = deadline
 	if p.request.Kind == Termination && p.w.chance(30) { // it cannot write the Lease: the target is to take it
 		p.w.ask(p, target, func(other *pod) func() {
 			if other.view != nil && other.view.version == base || p.w.off["hand-over/version"] {
@@ -353,6 +358,9 @@ func (p *pod) handOver(d Decision) {
 			p.w.fail("%s has handed over to %s, which has not received everything", p.uid, target)
 		}
 		return func() {
+			if p.clock() > deadline {
+				return // the request was given up
+			}
 			p.inFlight = 0
 			p.see(current)
 			if ok {
