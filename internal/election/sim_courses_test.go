@@ -141,7 +141,7 @@ func (w *world) join(at time.Duration, name string, ignorant ...int) {
 // courses are all there are, by name.
 var courses = func() map[string]course {
 	all := map[string]course{}
-	for _, some := range []map[string]course{someCourses, anewCourses} {
+	for _, some := range []map[string]course{someCourses, anewCourses, handOverCourses} {
 		maps.Copy(all, some)
 	}
 	return all
