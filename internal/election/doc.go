@@ -139,8 +139,8 @@
 //
 // # What is there twice
 //
-// Leaving out a rule or condition makes a seed or a course of the tests fail; mutations_test.go lists which, and those for which such
-// a run is still sought. For these there is none, and they stay:
+// Leaving out a rule or condition makes a seed or a course of the tests fail; mutations_test.go lists which. For these there is none,
+// and they stay:
 //
 //   - failsafe/in-time (Held.ByPromises: the right has not run out): a promise that is given later counts from then and keeps its
 //     giver from campaigning as well; and the agent of a server that is being stopped does not ask. But promises that are complete
