@@ -321,12 +321,22 @@ func (p *pod) mayBePublished() (sets []*SyncSet) {
 // handOver makes another the holder. From when it is sent on this Pod holds nothing, whether or not it is answered.
 func (p *pod) handOver(d Decision) {
 	target := d.Target
+	if p.view.holder != p.instance.name || p.view.pod != p.uid {
+		return
+	}
 	if p.clock() < p.inFlight || p.server.state != serverDown && !p.w.off["successor/stopped"] {
 		return
 	}
 	base := p.view.version
 	next := *p.view
-	next.holder, next.pod, next.position, next.end = target, "", p.instance.volume.position(), nil
+	next.holder, next.pod, next.end = target, "", nil
+	at := p.instance.volume.position()
+	if !d.Clean {
+		at.length = min(p.instance.volume.shown, at.length)
+	}
+	if d.Clean || at.real().Compare(next.position.real()) > 0 {
+		next.position = at
+	}
 	if d.Clean || p.w.off["hand-over/end"] {
 		next.end = &End{By: p.instance.name, Position: p.data().Position}
 	}

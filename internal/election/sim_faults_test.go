@@ -335,6 +335,9 @@ func (w *world) removeMember() {
 	if i == nil || i.pod.server.mayWrite || w.api.lease.holder == i.name || w.api.lease.sync != nil && w.api.lease.sync.has(i.name) {
 		return
 	}
+	if primary := w.instance(w.api.lease.holder); primary == nil || primary.pod.server.state != serverPrimary {
+		return // the operator keeps it: it may have the newest data
+	}
 	w.configure(w.config[:len(w.config)-1])
 	w.after(w.between(0, 10*time.Second), func() {
 		if w.api.lease.holder != i.name && !i.pod.server.mayWrite {

@@ -214,7 +214,8 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 }
 
 // HandOver makes the target the holder, in one update. To be called when PostgreSQL has stopped, at that position; clean says that
-// it was shut down properly, so that nothing comes after. The agent must not be the holder any more from now on, whatever comes of
+// it was shut down properly, so that nothing comes after. If it was not, PostgreSQL's files show less than was written, and what was
+// published before may be more: that stays, since it says what whoever takes over must not lack. The agent must not be the holder any more from now on, whatever comes of
 // it: only what is then read from the API server says who is.
 func (k *Keeper) HandOver(ctx context.Context, target string, end postgres.Position, clean bool) error {
 	k.Hold(false)
@@ -229,7 +230,9 @@ func (k *Keeper) HandOver(ctx context.Context, target string, end postgres.Posit
 		lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
 		delete(lease.Annotations, naming.AnnotationHolderPod)
-		lease.Annotations[naming.AnnotationPosition] = formatPosition(end)
+		if clean || end.Compare(recordOf(lease).Position) > 0 {
+			lease.Annotations[naming.AnnotationPosition] = formatPosition(end)
+		}
 		delete(lease.Annotations, naming.AnnotationEnd)
 		if clean {
 			lease.Annotations[naming.AnnotationEnd] = formatEnd(election.End{By: k.self, Position: end}, &now)
