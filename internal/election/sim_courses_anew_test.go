@@ -59,4 +59,31 @@ var anewCourses = map[string]course{
 				}
 			})
 		}},
+	"empty-again": {what: "The primary is lost with its volume while no standby can take over. Its new Pod, which is empty, must not keep the first that can from doing so.",
+		mode: SyncNone, until: 60 * second, do: func(w *world) {
+			w.at(10*second, func() {
+				w.pod(2).killAgent(20 * second)
+				w.pod(3).killAgent(20 * second)
+				one := w.pod(1)
+				one.instance.volume = &volume{kind: DataNone}
+				one.end("lost with its volume")
+				w.replace(one, 2*second)
+			})
+		}},
+	"answers-late": {what: "The answers of the API server take almost as long as the primary waits for them; then it is cut off, and takes long to stop. It may count a renewal only from when it was sent.",
+		mode: SyncNone, until: 60 * second, do: func(w *world) {
+			w.at(10*second, func() { w.late = map[[2]int]time.Duration{{nodeAPI, w.nodeOf(1)}: 1955 * time.Millisecond} })
+			w.instances[0].slowUntil = 40 * second
+			var seen *record
+			w.every(time.Millisecond, 2*time.Millisecond, func() {
+				if one := w.pod(1); w.now > 11*second && w.blocks == nil && one.published != seen {
+					if seen != nil { // an answer came just now
+						for _, other := range []int{0, 2, 3} {
+							w.part(w.now, 40*second, 1, other)
+						}
+					}
+					seen = one.published
+				}
+			})
+		}},
 }

@@ -78,6 +78,7 @@ type world struct {
 
 	// weather
 	blocks                []block
+	late                  map[[2]int]time.Duration // what a way takes longer
 	slowUntil, lossyUntil time.Duration
 	volumeLost            bool
 	idle                  bool // nobody writes
