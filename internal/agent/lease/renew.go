@@ -164,7 +164,7 @@ func (k *Keeper) mayWrite(record Record) error {
 	case record.Holder == k.self && record.HolderPod != "" && !mine && !view.Expired:
 		return ErrOtherPod
 	}
-	if p := view.Promise; p != nil && !k.handedOver(record) && !k.holding {
+	if p := view.Promise; p != nil && !k.handedOver(record) && !k.entitled() {
 		if !handed || p.Holder != record.Holder || p.Pod != record.HolderPod {
 			return errPromised
 		}
