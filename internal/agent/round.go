@@ -130,6 +130,7 @@ func (a *Agent) observe(ctx context.Context, w *world) {
 		if err == nil {
 			a.noteTimeline(w, &state)
 			w.state = &state
+			a.syncFlag.note(w.server.Started, w.now, state.SyncNames, state.CheckpointerFree)
 			// A receiver says that it streams for a moment before its upstream refuses.
 			if state.Streaming && a.reader.Words.CannotFollow(w.now.Add(-refusalMemory)) != "" {
 				state.Streaming = false

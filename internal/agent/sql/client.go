@@ -142,8 +142,24 @@ func (c *Client) exec(ctx context.Context, statement string, args ...any) error 
 	})
 }
 
-// Checkpoint writes a checkpoint, so that a shutdown that follows is short.
-func (c *Client) Checkpoint(ctx context.Context) error { return c.exec(ctx, "CHECKPOINT") }
+// Checkpoint writes a checkpoint, so that a shutdown that follows is short. It may take minutes, so that it has a connection of its own,
+// and only the context bounds it.
+func (c *Client) Checkpoint(ctx context.Context) error {
+	connection, err := c.connect(ctx, "postgres")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = connection.Close(ctx)
+	}()
+	if _, err := connection.Exec(ctx, "SET statement_timeout = 0"); err != nil {
+		return err
+	}
+	_, err = connection.Exec(ctx, "CHECKPOINT")
+	return err
+}
 
 // Promote ends recovery; it does not wait for the end.
 func (c *Client) Promote(ctx context.Context) error {
