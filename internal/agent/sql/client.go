@@ -56,6 +56,14 @@ func (c *Client) with(ctx context.Context, timeout time.Duration, use func(conte
 
 // Knock says whether the server takes a new connection; one that refuses it has answered.
 func (c *Client) Knock(ctx context.Context) error {
+	if err := c.Admits(ctx); err != nil && !IsAnswer(err) {
+		return err
+	}
+	return nil
+}
+
+// Admits says why the server takes no new connection.
+func (c *Client) Admits(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, knockTimeout)
 	defer cancel()
 	config, err := c.config("postgres")
@@ -64,11 +72,10 @@ func (c *Client) Knock(ctx context.Context) error {
 	}
 	config.ConnectTimeout = knockTimeout
 	connection, err := pgx.ConnectConfig(ctx, config)
-	if err == nil {
-		_ = connection.Close(ctx)
-	} else if !IsAnswer(err) {
+	if err != nil {
 		return fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}
+	_ = connection.Close(ctx)
 	return nil
 }
 
@@ -219,4 +226,11 @@ func IsStarting(err error) bool {
 	var refused *pgconn.PgError
 	ok := asPgError(err, &refused)
 	return ok && refused.Code == "57P03"
+}
+
+// RefusesSessions says whether the error means that no session can begin, and neither for a shortage (class 53) nor since the server
+// starts or stops (class 57): its configuration asks for something that there is not.
+func RefusesSessions(err error) bool {
+	var refused *pgconn.PgError
+	return asPgError(err, &refused) && refused.Severity == "FATAL" && !strings.HasPrefix(refused.Code, "53") && !strings.HasPrefix(refused.Code, "57")
 }
