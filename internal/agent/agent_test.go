@@ -175,7 +175,9 @@ func testBadConfiguration(t *testing.T, primary, _ *testAgent) {
 		return err == nil
 	}, short, often)
 	primary.await(short, "sure of it", func(s agentapi.Status) bool { return s.ConfigGeneration == c.config.Generation })
-	c.change(func(c *agentapi.Config) { c.Parameters = map[string]string{"session_preload_libraries": "no_such_library"} })
+	c.change(func(c *agentapi.Config) {
+		c.Parameters = map[string]string{"session_preload_libraries": "no_such_library"}
+	})
 	primary.await(short, "refusing what sessions cannot begin with", refused("no_such_library"))
 	require.Eventually(t, func() bool {
 		_, err := primary.app("app-secret", "disable", "SELECT 1")

@@ -107,6 +107,7 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 	a.prepareHandover(ctx, w)
 	a.restartWanted(ctx, w)
 	w.decision = election.Decide(a.facts(w))
+	a.explainForce(w)
 	a.noteUndone(w)
 	a.noteToRun(w)
 	a.askMembers(w)

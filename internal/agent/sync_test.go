@@ -206,6 +206,9 @@ func TestForce(t *testing.T) {
 	assert.True(t, a.isForced())
 	a.noteForce(of("db-2", "pod-2"))
 	assert.False(t, a.isForced(), "it is done")
+	waiting := &world{decision: election.Decision{Action: election.Wait, Reason: "waiting"}}
+	a.explainForce(waiting)
+	assert.Contains(t, waiting.decision.Reason, naming.AnnotationForceFailover)
 	a.keepForce()
 	a = start()
 	a.noteForce(of("db-3", "pod-3"))

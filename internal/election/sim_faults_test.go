@@ -290,6 +290,9 @@ func (w *world) forceBest() {
 		gone = true
 	}
 	if gone && best != nil {
+		if !slices.Contains(w.api.lease.members, best.name) {
+			w.deleteLease() // no force helps an instance that the Lease does not know
+		}
 		w.force(best, time.Hour)
 	}
 }

@@ -94,6 +94,7 @@ func (c *Client) config(database string) (*pgx.ConnConfig, error) {
 		"statement_timeout":                   "20s",
 		"lock_timeout":                        "5s",
 		"idle_in_transaction_session_timeout": "30s",
+		"idle_session_timeout":                "0", // the connection waits between two looks
 		"search_path":                         "pg_catalog",
 		"client_min_messages":                 "warning",
 		"default_transaction_read_only":       "off",   // whatever the user has set for everybody
