@@ -184,6 +184,7 @@ all() {
   step tools 20m make -s bin/gotestsum bin/controller-gen || true
   step cluster 45m make -s cluster "NODES=$NODES" || ground=
   step images 30m make -s images || ground=
+  step store 20m hack/store/image.sh || true
   # The agent's tests and the faults are by themselves, since they are about time: a server has to stop within a lease.
   tests unit 20m hack/test.sh unit || true
   if [ "$ground" ] && step deploy 6m make -s olm-down deploy; then

@@ -17,6 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.spec.replicas`,description="Instances wanted, primary included"
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`,description="Instances that are ready"
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Upgrade",type=string,priority=1,JSONPath=`.status.upgrade.phase`,description="How far the major upgrade is, or how the last one ended"
 // +kubebuilder:printcolumn:name="Primary",type=string,JSONPath=`.status.currentPrimary`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -110,6 +111,15 @@ type PostgresClusterSpec struct {
 	// +optional
 	Bootstrap *BootstrapSpec `json:"bootstrap,omitempty"`
 
+	// upgrade says how the cluster goes to another major version when version changes. That is not enabled yet: it has no effect.
+	// +kubebuilder:default={}
+	// +optional
+	Upgrade UpgradeSpec `json:"upgrade,omitzero"`
+
+	// backup says when backups are made, where they go and for how long they are kept. {schedule, retention} will do.
+	// +optional
+	Backup *BackupSpec `json:"backup,omitempty"`
+
 	// suspend stops all instances and keeps their volumes; false starts them again with the same data.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
@@ -168,11 +178,18 @@ type ParameterValue string
 // BootstrapSpec says how the first instance gets its data.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.initdb) == has(oldSelf.initdb)",message="is used once, when the cluster is created, and cannot be added or removed later; leave it as it was",fieldPath=".initdb"
+// +kubebuilder:validation:XValidation:rule="has(self.recovery) == has(oldSelf.recovery)",message="is used once, when the cluster is created, and cannot be added or removed later; leave it as it was",fieldPath=".recovery"
+// +kubebuilder:validation:XValidation:rule="!(has(self.initdb) && has(self.recovery))",message="must have one of initdb and recovery, not both; remove one"
 type BootstrapSpec struct {
 	// initdb makes a new, empty PostgreSQL system.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is used once, when the cluster is created, and cannot be changed; leave it as it was"
 	// +optional
 	InitDB *InitDBSpec `json:"initdb,omitempty"`
+
+	// recovery makes the data from a backup of this or another cluster.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is used once, when the cluster is created, and cannot be changed; leave it as it was"
+	// +optional
+	Recovery *RecoverySpec `json:"recovery,omitempty"`
 }
 
 // InitDBSpec makes a new, empty PostgreSQL system with one database for the application.
@@ -211,4 +228,10 @@ type DeletionSpec struct {
 	// +kubebuilder:default=Retain
 	// +optional
 	Volumes RetentionPolicy `json:"volumes,omitempty"`
+
+	// backups: Retain keeps the backups of a deleted cluster: the repository's volume, or what is in the bucket. Delete removes the
+	// volume; what is in a bucket stays in any case.
+	// +kubebuilder:default=Retain
+	// +optional
+	Backups RetentionPolicy `json:"backups,omitempty"`
 }

@@ -25,6 +25,7 @@ test-race: | $(GOTESTSUM) ## Unit tests with the race detector, of the packages 
 .PHONY: e2e
 e2e: | $(GOTESTSUM) ## End-to-end tests on the cluster, FOCUS="Basic|Scale" for some; deploys what they need first
 	@$(MAKE) --no-print-directory cluster images olm-down deploy
+	@REGISTRY=$(REGISTRY) hack/store/image.sh
 	@FOCUS='$(FOCUS)' hack/test.sh e2e
 
 .PHONY: demo

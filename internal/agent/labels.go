@@ -28,6 +28,11 @@ func (a *Agent) primaryRoles() []podRole {
 		}
 		roles = append(roles, podRole{pod: naming.Pod(member.Name), role: role})
 	}
+	for _, member := range a.config.Members {
+		if !a.isLive(member.Name) && member.Name != a.options.Instance {
+			roles = append(roles, podRole{pod: naming.Pod(member.Name)})
+		}
+	}
 	return roles
 }
 
@@ -41,6 +46,9 @@ func (a *Agent) label(ctx context.Context, roles ...podRole) {
 		} else if !errors.Is(err, context.Canceled) {
 			a.log.Warn("Labelling failed", "error", err)
 		}
+	}
+	if a.outside {
+		roles = []podRole{a.ownRole("")} // it is in no Service
 	}
 	wanted := fmt.Sprint(roles)
 	if a.options.Labeler == nil || a.labelled == wanted && (a.labels == nil || a.labels.name == wanted) {

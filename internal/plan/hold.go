@@ -35,7 +35,7 @@ func deletion(f *facts.Cluster) (Decision, bool) {
 	case len(pods) > 0:
 		d.Message = "Waiting for the instances to stop: " + strings.Join(pods, ", ")
 	case len(f.Leftovers) > 0:
-		d.Action = RemoveRest{DeleteVolumes: !f.KeepVolumes}
+		d.Action = RemoveRest{DeleteVolumes: !f.KeepVolumes, DeleteBackups: f.DeleteBackups}
 		d.Message = "Removing " + strings.Join(f.Leftovers, ", ")
 	default:
 		d.Action, d.Message = Release{}, "Everything is removed"

@@ -26,6 +26,7 @@ func Events(in Input, s v1.PostgresClusterStatus) []Event {
 	var events []Event
 	events = append(events, conditionEvents(in.Previous, s)...)
 	events = append(events, switchoverEvents(in.Previous.Switchover, s.Switchover)...)
+	events = append(events, upgradeEvents(in.Previous.Upgrade, s.Upgrade)...)
 	events = append(events, primaryEvents(in.Previous, s)...)
 	events = append(events, instanceEvents(in.Previous, s)...)
 	return append(events, volumeEvents(in)...)
@@ -74,6 +75,43 @@ func switchoverEvents(previous, s *v1.SwitchoverStatus) []Event {
 	default:
 		return nil
 	}
+}
+
+// upgradeEvents say how far a major upgrade is, once for each phase, and what failed.
+func upgradeEvents(previous, s *v1.UpgradeStatus) []Event {
+	if s == nil {
+		return nil
+	}
+	if previous == nil {
+		previous = &v1.UpgradeStatus{}
+	}
+	var events []Event
+	if s.LastFailure != "" && s.LastFailure != previous.LastFailure {
+		events = append(events, Event{Warning: true, Reason: v1.ReasonUpgradeRetrying, Action: "Upgrade", Message: s.LastFailure})
+	}
+	if s.Phase == previous.Phase && s.From == previous.From && s.To == previous.To {
+		return events
+	}
+	e := Event{Reason: v1.ReasonUpgrading, Action: "Upgrade", Message: string(s.Phase) + ": " + s.Message}
+	switch s.Phase {
+	case v1.UpgradeFailed:
+		e.Warning, e.Reason = true, v1.ReasonUpgradeFailed
+	case v1.UpgradeObserve:
+		e.Reason = v1.ReasonUpgradeSwitchedOver
+		if s.LastWritePause != "" {
+			e.Message += "; writes paused for " + s.LastWritePause
+		}
+	case v1.UpgradeRolledBack:
+		e.Reason = v1.ReasonUpgradeReverted
+		if s.SwitchedOverAt != nil {
+			e.Reason = v1.ReasonUpgradeRolledBack
+		}
+	case v1.UpgradeDone:
+		e.Reason = v1.ReasonUpgraded
+	case v1.UpgradePreflight, v1.UpgradePrepareSource, v1.UpgradeSeedStandby, v1.UpgradeCatchUp, v1.UpgradeRollStandbys,
+		v1.UpgradeAwaitSwitchover, v1.UpgradeSwitchingOver, v1.UpgradeRollback, v1.UpgradeRetire, v1.UpgradeRevert:
+	}
+	return append(events, e)
 }
 
 func primaryEvents(previous, s v1.PostgresClusterStatus) []Event {

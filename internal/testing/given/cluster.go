@@ -25,7 +25,7 @@ type ClusterBuilder struct{ f facts.Cluster }
 func Cluster(name string) *ClusterBuilder {
 	return &ClusterBuilder{f: facts.Cluster{
 		Now: Now, Name: name, Namespace: Namespace, Generation: 1, CreatedAt: Now.Add(-time.Hour),
-		Replicas: 3, Version: "16", Image: "registry.example/postgres:16", KeepVolumes: true,
+		Replicas: 3, Version: "16", Live: "16", Image: "registry.example/postgres:16", KeepVolumes: true,
 		Storage: facts.Storage{Bytes: GiB}, MaximumLag: 16 << 20, NodeLostAfter: 5 * time.Minute,
 	}}
 }
@@ -151,6 +151,19 @@ func (b *ClusterBuilder) With(members ...*MemberBuilder) *ClusterBuilder {
 			b.f.Holder = instance.Name
 		}
 	}
+	return b
+}
+
+// Wants is the major that the spec wants.
+func (b *ClusterBuilder) Wants(version string) *ClusterBuilder { b.f.Version = version; return b }
+
+// Live is the major of the live generation.
+func (b *ClusterBuilder) Live(version string) *ClusterBuilder { b.f.Live = version; return b }
+
+// Upgrade is what is wanted of a major upgrade, and what the status says of it; nil: it says nothing.
+func (b *ClusterBuilder) Upgrade(wanted facts.Upgrade, status *v1.UpgradeStatus) *ClusterBuilder {
+	b.f.Upgrade = wanted
+	b.f.Upgrade.Status, b.f.Upgrade.Enabled = status, true
 	return b
 }
 

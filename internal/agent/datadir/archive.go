@@ -1,0 +1,34 @@
+package datadir
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// walName is the name of a complete file of WAL, or of a timeline's history.
+var walName = regexp.MustCompile(`^([0-9A-F]{24}|[0-9A-F]{8}\.history)$`)
+
+// ArchiveAgain marks all WAL that is there, and that PostgreSQL does not wait to archive, as to be archived, and says how much that was.
+// A standby marks what it receives as done (xlogarchive.c), whether its primary came to archive it or not.
+func (v *Volume) ArchiveAgain() (int, error) {
+	wal := filepath.Join(v.Dir(), "pg_wal")
+	done, err := filepath.Glob(filepath.Join(wal, "archive_status", "*.done"))
+	if err != nil {
+		return 0, fmt.Errorf("looking for WAL: %w", err)
+	}
+	count := 0
+	for _, path := range done {
+		name := strings.TrimSuffix(filepath.Base(path), ".done")
+		if _, err := os.Stat(filepath.Join(wal, name)); err != nil || !walName.MatchString(name) {
+			continue
+		}
+		if err := os.Rename(path, strings.TrimSuffix(path, ".done")+".ready"); err != nil && !os.IsNotExist(err) {
+			return count, fmt.Errorf("marking WAL as to be archived: %w", err)
+		}
+		count++
+	}
+	return count, nil
+}
