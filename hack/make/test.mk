@@ -31,3 +31,7 @@ e2e: | $(GOTESTSUM) ## End-to-end tests on the cluster, FOCUS="Basic|Scale" for 
 .PHONY: demo
 demo: ## A Kubernetes, the operator and a three-instance PostgreSQL in it, from nothing
 	@hack/demo.sh
+
+.PHONY: bench-upgrade
+bench-upgrade: | $(GOTESTSUM) ## Major upgrades under writes, one after the other: how long each takes, and how long writes pause
+	@FOCUS='^TestUpgrade(Logical|Manual)?$$' E2E_PARALLEL=1 hack/test.sh groups

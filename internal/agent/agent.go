@@ -179,6 +179,8 @@ type memory struct {
 	settleNext time.Time
 	// outside says that this instance was not of the live generation in this round.
 	outside bool
+	// expected is until when the writes are expected here, although it is outside; nil: they are not.
+	expected atomic.Pointer[time.Time]
 	// labelled are the roles that were put on Pods last, as a text.
 	labelled     string
 	labelledAt   time.Time
@@ -252,7 +254,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	api := &serve.API{
 		Board: a.board, Log: a.log,
 		Fresh: a.freshStatus, Promise: a.promise, Switchover: a.askSwitchover, HandOver: a.askHandOver,
-		Restart: a.askRestart, UpgradeSwitchover: a.askUpgradeSwitchover,
+		Restart: a.askRestart, UpgradeSwitchover: a.askUpgradeSwitchover, UpgradeExpect: a.askUpgradeExpect,
 		Backup: a.askBackup, CancelBackup: a.cancelBackup,
 	}
 	a.run(func() {

@@ -20,6 +20,9 @@ func (a *Agent) ownRole(role string) podRole {
 
 // primaryRoles are the roles while this instance is the primary. A standby that is about to take over leaves -ro first.
 func (a *Agent) primaryRoles() []podRole {
+	if target := a.switching.sendsTo(); target != "" { // nobody gets in here any more
+		return []podRole{{pod: naming.Pod(target), role: naming.RolePrimary}, a.ownRole("")}
+	}
 	roles := []podRole{a.ownRole(naming.RolePrimary)}
 	for _, member := range a.others() {
 		role := naming.RoleStandby

@@ -51,7 +51,7 @@ func (a *Agent) publish(w world, result outcome) bool {
 		notReady += ": " + result.problem.Message
 	}
 	status.Ready = notReady == ""
-	if a.outside && status.Ready { // as it should be, but not for clients
+	if a.outside && status.Ready && !a.expects(w.now) { // as it should be, but not for clients
 		notReady = "PostgreSQL " + status.LiveVersion + " is live, and this is " + a.versionOf(a.options.Instance)
 	}
 	a.board.Set(status)

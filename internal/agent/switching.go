@@ -81,6 +81,16 @@ func (s *switching) isClosed() bool {
 	return s.closed
 }
 
+// sendsTo is the instance that clients are to be sent to, since they are kept out here; empty: they are not.
+func (s *switching) sendsTo() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed || !s.inForce || s.request == nil {
+		return ""
+	}
+	return s.request.Target
+}
+
 // isStopped says whether PostgreSQL is to stay stopped, and whether the lease is being given away.
 func (s *switching) isStopped() (stopped, giving bool) {
 	s.mu.Lock()
@@ -190,7 +200,8 @@ func (a *Agent) runSwitch(ctx context.Context, place *generation.Place, request 
 	}
 	marker := &generation.Marker{ID: request.ID}
 	move := &generation.Switch{
-		Log: a.log, ID: request.ID, Target: request.Target, Reverse: request.Reverse,
+		NotBefore: a.announce(preparing, request),
+		Log:       a.log, ID: request.ID, Target: request.Target, Reverse: request.Reverse,
 		MaxPause: time.Duration(request.MaxPauseMillis) * time.Millisecond,
 		Local:    place.Local,
 		Remote: func(ctx context.Context, database string) (*pgx.Conn, error) {
@@ -312,9 +323,7 @@ func (a *Agent) serveUpgrade(ctx context.Context, w *world) {
 	u, work := a.config.Upgrade, &a.upgradeWork
 	key, live := "clean", strconv.Itoa(a.major)
 	switch {
-	case u == nil:
-		*work = upgradeWork{}
-		return
+	case u == nil: // what could not be removed in time; one question if there is nothing
 	case u.ID == "":
 		return
 	case u.Seed == "" && u.Origin == "":
@@ -334,16 +343,16 @@ func (a *Agent) serveUpgrade(ctx context.Context, w *world) {
 			a.log.Warn("Removing what a major upgrade left is not finished", "error", err)
 		}
 	}
-	work.retired = u.Retire && work.done == key
+	work.retired = u != nil && u.Retire && work.done == key
 	if work.done == key || !work.task.isDone() || work.task != nil && w.now.Sub(work.at) < setupRetry {
 		return
 	}
 	place, volume := a.place(ctx), a.volume
 	work.task = a.begin(ctx, key, func(ctx context.Context) error {
-		if !u.Retire && live == u.To {
+		if u != nil && !u.Retire && live == u.To {
 			return generation.DropForward(ctx, place.Local, u.ID)
 		}
-		if !u.Retire { // this server has the writes: what a switch that came to nothing marked is over
+		if u == nil || !u.Retire { // this server has the writes: what a switch that came to nothing marked is over
 			if err := generation.UnmarkOrigin(volume); err != nil {
 				return err
 			}

@@ -77,6 +77,11 @@ func (c *Client) Restart(ctx context.Context, host string, request RestartReques
 	return c.post(ctx, host, PathRestart, request, nil)
 }
 
+// UpgradeExpect tells the detached instance at host that it is about to get the writes.
+func (c *Client) UpgradeExpect(ctx context.Context, host string, request UpgradeExpectRequest) error {
+	return c.post(ctx, host, PathUpgradeExpect, request, nil)
+}
+
 // UpgradeSwitchover asks the live primary's agent at host to move the writes to the other generation. A *RefusedError says why it will not.
 func (c *Client) UpgradeSwitchover(ctx context.Context, host string, request UpgradeSwitchoverRequest) error {
 	return c.post(ctx, host, PathUpgradeSwitchover, request, nil)

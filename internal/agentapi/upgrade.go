@@ -6,6 +6,9 @@ import "time"
 // Status.Upgrade; 409 and why if it cannot.
 const PathUpgradeSwitchover = "/v1/upgrade/switchover"
 
+// PathUpgradeExpect takes an UpgradeExpectRequest at the agent of the target, before writes are paused: 202, or 409 and why not.
+const PathUpgradeExpect = "/v1/upgrade/expect"
+
 // UpgradeProtocol is Status.UpgradeProtocol of agents that understand what is in this file.
 const UpgradeProtocol = 1
 
@@ -185,6 +188,15 @@ type UpgradeSwitchoverRequest struct {
 	MaxPauseMillis int64 `json:"maxPauseMillis"`
 	// Reverse says that the way back is to be kept: the old primary follows the new one.
 	Reverse bool `json:"reverse"`
+}
+
+// UpgradeExpectRequest tells the detached instance that it is about to get the writes. It says to the kubelet that it is ready, for so
+// long, so that the Services need not wait for a probe when it has them.
+type UpgradeExpectRequest struct {
+	// ID is that of Upgrade, To the instance's major.
+	ID     string `json:"id"`
+	To     string `json:"to"`
+	Millis int64  `json:"millis"`
 }
 
 // UpgradeSwitchoverStatus is a change of the live generation as the agent of the old primary sees it.

@@ -25,7 +25,7 @@ func Pods(in Input, f facts.Cluster) []Object {
 			continue
 		}
 		role, refresh := roleLabel(i, f.Holder, isClear), !in.Unwritten && mustRefresh(i, hash, f.Now)
-		if f.Aside(i) {
+		if f.Aside(i) && isClear {
 			role = "" // what is not of the live generation is in no Service
 		}
 		if !refresh && i.Pod.Role == role {
@@ -91,7 +91,8 @@ func primaryIsClear(f facts.Cluster) bool {
 	if !ok || !known || report.Role != agentapi.RolePrimary || report.State == agentapi.StateStopping {
 		return false
 	}
-	return holder.Pod != nil && !holder.Pod.Deleting && (report.Switchover == nil || report.Switchover.Ended != nil)
+	moving := report.Upgrade != nil && report.Upgrade.Switchover != nil && report.Upgrade.Switchover.Ended == nil
+	return holder.Pod != nil && !holder.Pod.Deleting && !moving && (report.Switchover == nil || report.Switchover.Ended != nil)
 }
 
 // roleLabel is what the Lease says; while it is not clear who is primary, or the agent is not heard to have taken that role, the label

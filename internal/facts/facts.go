@@ -106,8 +106,6 @@ type Cluster struct {
 
 // Upgrade is what is wanted of a major upgrade, and what the status remembers of it.
 type Upgrade struct {
-	// Enabled says that there are major upgrades at all.
-	Enabled bool
 	// Status is what was last written; nil: there never was one.
 	Status *v1.UpgradeStatus
 	Method v1.UpgradeMethod

@@ -16,10 +16,6 @@ import (
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
-// upgradesEnabled switches major upgrades on. The rule of the schema that spec.version cannot change yet is the other switch; both
-// are described in docs/adr/0015-major-upgrades.md, "State".
-const upgradesEnabled = false
-
 // liveVersion is the major of the live generation: what the Lease says; else that of the primary's data, as its volume remembers; else
 // that of the primary's server, as the status does. Only a cluster of which nothing is known yet has what its spec wants.
 func liveVersion(c *v1.PostgresCluster, f *facts.Cluster, lease *coordinationv1.Lease) string {
@@ -84,7 +80,6 @@ func imageOf(spec corev1.PodSpec) string {
 func upgradeFacts(c *v1.PostgresCluster) facts.Upgrade {
 	spec := c.Spec.Upgrade
 	u := facts.Upgrade{
-		Enabled:  upgradesEnabled,
 		Status:   c.Status.Upgrade.DeepCopy(),
 		Method:   cmp.Or(spec.Method, v1.UpgradeAutomatic),
 		Manual:   spec.Switchover == v1.SwitchoverManual,

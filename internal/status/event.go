@@ -29,7 +29,23 @@ func Events(in Input, s v1.PostgresClusterStatus) []Event {
 	events = append(events, upgradeEvents(in.Previous.Upgrade, s.Upgrade)...)
 	events = append(events, primaryEvents(in.Previous, s)...)
 	events = append(events, instanceEvents(in.Previous, s)...)
-	return append(events, volumeEvents(in)...)
+	events = append(events, volumeEvents(in)...)
+	for n := range events {
+		events[n].Message = bounded(events[n].Message)
+	}
+	return events
+}
+
+// maxEventMessage is how many bytes the API server takes of an event's message; it refuses the whole event otherwise.
+const maxEventMessage = 1024
+
+// bounded is the text, cut if it is too long; the status has all of it.
+func bounded(text string) string {
+	const end = " …"
+	if len(text) <= maxEventMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxEventMessage-len(end)], "") + end
 }
 
 // conditionEvents are for what became wrong, became ready or is being done.

@@ -30,6 +30,9 @@ func (p *pass) attempt() {
 	}
 	status := p.seedSays(seed)
 	made := !p.remake(seed, v1.UpgradePrepareSource)
+	if status == nil && made && p.unusable(seed) {
+		return
+	}
 	if !made || status == nil {
 		if lasted, _ := p.progress(silent); lasted {
 			p.step.Restart = ""
@@ -53,21 +56,6 @@ func (p *pass) attempt() {
 		return
 	}
 	p.switchover(u.Seed, u.To, f.Upgrade.Window > 0)
-}
-
-// remake has the instance's Pod made anew if it runs another major than it is to. It says whether there is something to wait for.
-func (p *pass) remake(i facts.Instance, phase v1.UpgradePhase) bool {
-	want := p.wanted(i.Name)
-	switch {
-	case p.f.Runs(i) == want && i.Pod != nil:
-		return false
-	case i.Pod == nil || i.Pod.Deleting || i.Pod.TemplateVersion != want:
-		p.say(phase, "waiting for a Pod of %s with PostgreSQL %s%s", i.Name, want, problemOf(i))
-	default:
-		p.step.Restart = i.Name
-		p.say(phase, "making the Pod of %s anew, with PostgreSQL %s", i.Name, want)
-	}
-	return true
 }
 
 // seedSays is what the seed's agent says of this attempt; nil: nothing.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/upgrade"
 )
 
@@ -223,4 +224,43 @@ func TestSilentSeed(t *testing.T) {
 	assert.Contains(t, w.status.LastFailure, "nothing was heard of prod-db-3")
 	assert.InDelta(t, 15*time.Minute, w.now.Sub(began), float64(2*time.Minute))
 	assert.Equal(t, "15", w.live)
+}
+
+// TestWrongImage: an image of another major ends the upgrade at once, and another one begins it again.
+func TestWrongImage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1, 3)
+	w.spec = "17"
+	w.image = facts.Problem{Reason: v1.ReasonImageMajorMismatch, Message: "the image has PostgreSQL 15, not 17"}
+	began := w.now
+	for w.status == nil || w.status.Phase != v1.UpgradeFailed || !w.settled() {
+		w.pass()
+		w.tick()
+		require.Less(t, w.now.Sub(began), 10*time.Minute, "%s", w)
+	}
+	assert.Contains(t, w.status.LastFailure, "the image has PostgreSQL 15, not 17")
+	w.image, w.wanted.Retry = facts.Problem{}, "again"
+	run(t, w, 1000, nil)
+	assert.Equal(t, v1.UpgradeDone, w.status.Phase)
+}
+
+// TestNoImage: an image that cannot be pulled is waited for; when the spec names another one, that is taken at once.
+func TestNoImage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1, 3)
+	w.spec = "17"
+	w.image = facts.Problem{Reason: v1.ReasonImagePullFailed, Message: "there is no such image"}
+	for range 20 {
+		w.pass()
+		w.tick()
+	}
+	assert.Equal(t, v1.UpgradePrepareSource, w.status.Phase, "%s", w)
+	assert.Contains(t, w.status.Message, "there is no such image")
+	w.changed = true
+	step, _ := w.pass()
+	assert.Equal(t, "prod-db-3", step.Restart)
+	w.image = facts.Problem{}
+	run(t, w, 1000, nil)
+	assert.Equal(t, v1.UpgradeDone, w.status.Phase)
+	assert.EqualValues(t, 1, w.status.Attempt)
 }

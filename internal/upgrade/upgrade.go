@@ -22,9 +22,6 @@ type pass struct {
 
 // Next says what is to be done about a major upgrade. It does not change the facts.
 func Next(f *facts.Cluster) Step {
-	if !f.Upgrade.Enabled {
-		return Step{Status: f.Upgrade.Status}
-	}
 	p := &pass{f: f, u: f.Upgrade.Status.DeepCopy()}
 	p.told()
 	switch u := p.u; {

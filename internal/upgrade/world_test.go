@@ -39,7 +39,10 @@ type world struct {
 	config  *agentapi.Upgrade
 	said    *agentapi.UpgradeSwitchoverStatus
 	// faults is how likely something goes wrong in a tick.
-	faults    float64
+	faults float64
+	// image is why Pods of the new version cannot run, image and reason; and changed that the spec names another image since.
+	image     facts.Problem
+	changed   bool
 	blockers  bool
 	switchers int
 	log       []string
@@ -86,9 +89,17 @@ func (w *world) facts() facts.Cluster {
 				m.ReadyAside()
 			}
 		}
-		if s.starts > 0 {
+		switch {
+		case s.pod != "15" && w.image.Reason == v1.ReasonImagePullFailed:
+			m.PodProblem(w.image.Reason, w.image.Message).Unheard(time.Second)
+			if w.changed {
+				m.Differs()
+			}
+		case s.pod != "15" && w.image.Reason != "":
+			m.Says(w.image.Reason, w.image.Message)
+		case s.starts > 0:
 			m.Unheard(time.Second)
-		} else {
+		default:
 			m.Report(func(report *agentapi.Status) { report.Upgrade = w.report(n) })
 		}
 		b.With(m.Runs(s.pod).Template(s.template))

@@ -132,7 +132,16 @@ func (p *Place) pgUpgrade(ctx context.Context, more ...string) error {
 	case ctx.Err() != nil:
 		return errors.Join(context.Cause(ctx), p.endAll())
 	}
-	return over(reasonConvert, fmt.Sprintf("pg_upgrade: %v: %s%s", err, said.String(), p.complaints()))
+	return over(reasonConvert, fmt.Sprintf("pg_upgrade: %v: %s%s", err, withoutGood(said.String()), p.complaints()))
+}
+
+// withoutGood leaves out the steps of which pg_upgrade says that they went well.
+func withoutGood(said string) string {
+	lines := slices.DeleteFunc(strings.Split(said, "; "), func(line string) bool {
+		line = strings.TrimSpace(line)
+		return line == "" || strings.HasSuffix(line, " ok")
+	})
+	return strings.Join(lines, "; ")
 }
 
 // complaintBytes bounds what is told of pg_upgrade's files.
@@ -152,7 +161,7 @@ func (p *Place) complaints() string {
 		var lines []string
 		for line := range strings.Lines(string(content)) {
 			isList := strings.HasSuffix(path, ".txt")
-			if isList || strings.Contains(line, "ERROR") || strings.Contains(line, "FATAL") || strings.Contains(line, "error:") {
+			if isList || strings.Contains(line, "ERROR:") || strings.Contains(line, "FATAL:") || strings.Contains(line, "error:") {
 				lines = append(lines, strings.TrimSpace(line))
 			}
 		}

@@ -29,6 +29,8 @@ type Switch struct {
 	ID, Target string
 	// Reverse keeps the way back: slots are made on the target.
 	Reverse bool
+	// NotBefore is when writes may be paused.
+	NotBefore time.Time
 	// MaxPause is how long writes may pause before nothing has been given away.
 	MaxPause time.Duration
 	// Local and Remote open connections of superusers here and on the target.
@@ -43,6 +45,9 @@ type Switch struct {
 	Unmark func() error
 
 	pairs []*pair
+	// began is when writes were paused, and steps are what was done since, each with when it was.
+	began time.Time
+	steps []any
 }
 
 // pair is one database on both sides.
@@ -60,128 +65,31 @@ func (s *Switch) Run(ctx context.Context) (pause time.Duration, err error) {
 	if err := s.prepare(ctx); err != nil {
 		return 0, err
 	}
-	began := time.Now()
-	bounded, cancel := context.WithDeadline(ctx, began.Add(s.MaxPause))
+	if err := wait(ctx, time.Until(s.NotBefore)); err != nil {
+		return 0, err
+	}
+	s.began = time.Now()
+	defer func() { s.Log.Info("Writes were paused", append([]any{"for", pause.String()}, s.steps...)...) }()
+	bounded, cancel := context.WithDeadline(ctx, s.began.Add(s.MaxPause))
 	defer cancel()
 	if err := s.move(bounded); err != nil {
 		s.undo(ctx)
 		if bounded.Err() != nil && ctx.Err() == nil {
 			err = fmt.Errorf("not done within %s, for which writes may pause: %w", s.MaxPause, err)
 		}
-		return time.Since(began), err
+		return time.Since(s.began), err
 	}
 	// From here on the bound does not count: nobody can write here any more, and all that was written has arrived.
 	if err := s.give(ctx); err != nil {
 		s.undo(ctx)
-		return time.Since(began), err
+		return time.Since(s.began), err
 	}
-	return time.Since(began), nil
+	return time.Since(s.began), nil
 }
 
-// prepare does what needs no pause, and looks whether the rest will go well.
-func (s *Switch) prepare(ctx context.Context) error {
-	first, err := s.Local(ctx, "postgres")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = first.Close(context.WithoutCancel(ctx)) }()
-	if err := s.connect(ctx, first); err != nil {
-		return err
-	}
-	var prepared int
-	if err := first.QueryRow(ctx, "SELECT count(*) FROM pg_prepared_xacts").Scan(&prepared); err != nil {
-		return fmt.Errorf("looking for prepared transactions: %w", err)
-	}
-	if prepared > 0 {
-		return fmt.Errorf("there are %d prepared transactions, which would be lost; commit or roll them back (pg_prepared_xacts)", prepared)
-	}
-	if err := s.behind(ctx, first, switchNear); err != nil {
-		return err
-	}
-	if err := s.each(ctx, s.prepareDatabase); err != nil {
-		return err
-	}
-	if missing, err := GlobalDifferences(ctx, s.pairs[0].from, s.pairs[0].to); err != nil || len(missing) > 0 {
-		return errors.Join(err, differ("", missing))
-	}
-	if _, err := first.Exec(ctx, "CHECKPOINT"); err != nil { // so that the shutdown has little to write
-		return fmt.Errorf("writing a checkpoint: %w", err)
-	}
-	return nil
-}
-
-// connect opens the connections that are used in the pause, to every database that is carried over.
-func (s *Switch) connect(ctx context.Context, first *pgx.Conn) error {
-	rows, err := first.Query(ctx, "SELECT datname, oid FROM pg_database WHERE NOT datistemplate AND datallowconn ORDER BY 1")
-	if err != nil {
-		return fmt.Errorf("looking for databases: %w", err)
-	}
-	s.pairs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*pair, error) {
-		p := &pair{}
-		return p, row.Scan(&p.name, &p.oid)
-	})
-	if err != nil {
-		return fmt.Errorf("looking for databases: %w", err)
-	}
-	return s.each(ctx, func(ctx context.Context, p *pair) (err error) {
-		if p.from, err = s.Local(ctx, p.name); err != nil {
-			return err
-		}
-		if p.to, err = s.Remote(ctx, p.name); err != nil {
-			return fmt.Errorf("connecting to %s, database %s: %w", s.Target, p.name, err)
-		}
-		return nil
-	})
-}
-
-// prepareDatabase looks whether both sides have the same, and prepares the way back on the target.
-func (s *Switch) prepareDatabase(ctx context.Context, p *pair) error {
-	missing, err := Differences(ctx, p.from, p.to)
-	if err != nil || len(missing) > 0 {
-		return errors.Join(err, differ(p.name, missing))
-	}
-	if !s.Reverse {
-		return nil
-	}
-	if err := InstallDDLGuard(ctx, p.to); err != nil { // what is changed there now would be missing on the way back
-		return err
-	}
-	if err := FixIdentities(ctx, p.to); err != nil {
-		return err
-	}
-	return ensurePublication(ctx, p.to)
-}
-
-func differ(database string, missing []string) error {
-	if len(missing) == 0 {
-		return nil
-	}
-	where := "the new server"
-	if database != "" {
-		where += ", database " + database + ","
-	}
-	return fmt.Errorf("%s lacks what was made since it was: %v; remove it, or make it there too", where, missing[:min(len(missing), 10)])
-}
-
-// behind says which subscription is not active, or too far behind.
-func (s *Switch) behind(ctx context.Context, c *pgx.Conn, near int64) error {
-	for _, p := range s.pairs {
-		var active bool
-		var lag int64
-		err := c.QueryRow(ctx, `SELECT active, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), confirmed_flush_lsn)::bigint
-			FROM pg_replication_slots WHERE slot_name = $1`, naming.UpgradeSlot(s.ID, p.oid)).Scan(&active, &lag)
-		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-			return fmt.Errorf("database %s has no replication slot %s", p.name, naming.UpgradeSlot(s.ID, p.oid))
-		case err != nil:
-			return fmt.Errorf("looking at the replication slots: %w", err)
-		case !active:
-			return fmt.Errorf("%s does not follow database %s", s.Target, p.name)
-		case lag > near:
-			return fmt.Errorf("%s is %d bytes behind in database %s", s.Target, lag, p.name)
-		}
-	}
-	return nil
+// did takes note of a step of the pause.
+func (s *Switch) did(step string) {
+	s.steps = append(s.steps, step, time.Since(s.began).Round(time.Millisecond).String())
 }
 
 // move keeps clients out, waits until everything has arrived, and makes the target ready.
@@ -189,15 +97,19 @@ func (s *Switch) move(ctx context.Context) error {
 	if err := s.Close(ctx, true); err != nil {
 		return fmt.Errorf("keeping clients out: %w", err)
 	}
+	s.did("closed")
 	if err := s.endClients(ctx); err != nil {
 		return err
 	}
+	s.did("ended")
 	if err := s.drain(ctx); err != nil {
 		return err
 	}
+	s.did("drained")
 	if err := s.each(ctx, s.moveDatabase); err != nil {
 		return err
 	}
+	s.did("moved")
 	left, err := s.clients(ctx)
 	if err == nil && left > 0 {
 		err = fmt.Errorf("%d clients came in between", left)
@@ -296,6 +208,7 @@ func (s *Switch) give(ctx context.Context) error {
 	if err := s.Stop(ctx); err != nil {
 		return fmt.Errorf("stopping PostgreSQL: %w", err)
 	}
+	s.did("stopped")
 	reverse := map[string]string{}
 	for _, p := range s.pairs {
 		if p.reverse != "" {
@@ -353,59 +266,5 @@ func (s *Switch) disconnect() {
 				_ = c.Close(ctx)
 			}
 		}
-	}
-}
-
-// DropForward drops the subscriptions by which the server that runs here got its writes, when it has them all: their source is stopped.
-func DropForward(ctx context.Context, local func(ctx context.Context, database string) (*pgx.Conn, error), id string) error {
-	first, err := local(ctx, "postgres")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = first.Close(context.WithoutCancel(ctx)) }()
-	rows, err := first.Query(ctx, `SELECT d.datname, s.subname FROM pg_subscription s JOIN pg_database d ON d.oid = s.subdbid
-		WHERE starts_with(s.subname, $1)`, naming.UpgradeSlots(id))
-	if err != nil {
-		return fmt.Errorf("looking for subscriptions: %w", err)
-	}
-	type subscription struct{ Datname, Subname string }
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[subscription])
-	if err != nil {
-		return fmt.Errorf("looking for subscriptions: %w", err)
-	}
-	for _, f := range found {
-		if err := dropSubscription(ctx, local, f.Datname, f.Subname); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func dropSubscription(ctx context.Context, local func(ctx context.Context, database string) (*pgx.Conn, error), database, subscription string) error {
-	c, err := local(ctx, database)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
-	name := pgx.Identifier{subscription}.Sanitize()
-	for _, statement := range []string{" DISABLE", " SET (slot_name = NONE)"} {
-		if _, err := c.Exec(ctx, "ALTER SUBSCRIPTION "+name+statement); err != nil {
-			return fmt.Errorf("database %s: dropping the subscription: %w", database, err)
-		}
-	}
-	if _, err := c.Exec(ctx, "DROP SUBSCRIPTION "+name); err != nil {
-		return fmt.Errorf("database %s: dropping the subscription: %w", database, err)
-	}
-	return nil
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }

@@ -101,6 +101,8 @@ type API struct {
 	Restart    func(agentapi.RestartRequest) error
 	// UpgradeSwitchover begins to move the writes to the other generation.
 	UpgradeSwitchover func(agentapi.UpgradeSwitchoverRequest) error
+	// UpgradeExpect is told that the writes are about to come.
+	UpgradeExpect func(agentapi.UpgradeExpectRequest) error
 	// Backup begins a backup, CancelBackup ends one.
 	Backup       func(agentapi.BackupRequest) error
 	CancelBackup func(agentapi.BackupRequest) error
@@ -143,6 +145,12 @@ func (a *API) Handler() http.Handler {
 		var request agentapi.RestartRequest
 		if read(w, r, &request) {
 			accept(w, a.Restart(request))
+		}
+	})
+	mux.HandleFunc("POST "+agentapi.PathUpgradeExpect, func(w http.ResponseWriter, r *http.Request) {
+		var request agentapi.UpgradeExpectRequest
+		if read(w, r, &request) {
+			accept(w, a.UpgradeExpect(request))
 		}
 	})
 	mux.HandleFunc("POST "+agentapi.PathUpgradeSwitchover, func(w http.ResponseWriter, r *http.Request) {

@@ -163,7 +163,7 @@ func (b *ClusterBuilder) Live(version string) *ClusterBuilder { b.f.Live = versi
 // Upgrade is what is wanted of a major upgrade, and what the status says of it; nil: it says nothing.
 func (b *ClusterBuilder) Upgrade(wanted facts.Upgrade, status *v1.UpgradeStatus) *ClusterBuilder {
 	b.f.Upgrade = wanted
-	b.f.Upgrade.Status, b.f.Upgrade.Enabled = status, true
+	b.f.Upgrade.Status = status
 	return b
 }
 
