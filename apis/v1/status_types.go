@@ -174,6 +174,8 @@ const (
 	ReasonSwitchedOver = "SwitchedOver"
 	// ReasonSwitchoverRefused: a switchover was asked for and not carried out.
 	ReasonSwitchoverRefused = "SwitchoverRefused"
+	// ReasonSwitchoverUndone: PostgreSQL was stopped for a switchover that came to nothing, and was started again.
+	ReasonSwitchoverUndone = "SwitchoverUndone"
 	// ReasonAgentOlder: an instance's agent is of an earlier version, which cannot do what it was asked for.
 	ReasonAgentOlder = "AgentOlder"
 	// ReasonUpdatingInstances: instances are restarted one after the other, since image, resources or parameters changed.

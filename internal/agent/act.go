@@ -293,6 +293,7 @@ func (a *Agent) hostOf(instance string) string {
 
 // reload puts changed settings and certificates in force on a running server.
 func (a *Agent) reload(ctx context.Context, w *world, upstream string) {
+	a.refuseWhatRefusesSessions(ctx, w)
 	settings := a.settings(w, upstream)
 	a.conf.Choose(ctx, a.choice(), settings)
 	changed, err := a.conf.Apply(settings)
@@ -327,6 +328,22 @@ func (a *Agent) reload(ctx context.Context, w *world, upstream string) {
 		if err := a.conf.Proved(); err != nil {
 			a.log.Error("Keeping the configuration failed", "error", err)
 		}
+	}
+}
+
+// refuseWhatRefusesSessions goes back to the last configuration with which sessions could begin. PostgreSQL checks some parameters only then,
+// such as session_preload_libraries; the connection that looks at the server was there before.
+func (a *Agent) refuseWhatRefusesSessions(ctx context.Context, w *world) {
+	if !a.conf.Unproven() || !a.hasReloaded(w) {
+		return
+	}
+	err := w.stateErr
+	if w.state != nil {
+		err = a.observer.Admits(ctx)
+	}
+	if sql.RefusesSessions(err) {
+		a.log.Warn("Going back to the configuration before, since no session can begin with this one", "error", err)
+		a.conf.Refuse("no session can begin with it: " + err.Error())
 	}
 }
 

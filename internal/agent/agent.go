@@ -104,6 +104,7 @@ type memory struct {
 	slotsNext time.Time
 	timelines timelines
 	syncing   syncing
+	syncFlag  syncFlag
 	disk      disk
 	// reloadPID is the server that could not be reloaded yet.
 	reloadPID int

@@ -174,6 +174,15 @@ func testBadConfiguration(t *testing.T, primary, _ *testAgent) {
 		_, err := primary.app("app-secret", "disable", "SELECT 1")
 		return err == nil
 	}, short, often)
+	primary.await(short, "sure of it", func(s agentapi.Status) bool { return s.ConfigGeneration == c.config.Generation })
+	c.change(func(c *agentapi.Config) {
+		c.Parameters = map[string]string{"session_preload_libraries": "no_such_library"}
+	})
+	primary.await(short, "refusing what sessions cannot begin with", refused("no_such_library"))
+	require.Eventually(t, func() bool {
+		_, err := primary.app("app-secret", "disable", "SELECT 1")
+		return err == nil
+	}, short, often, "sessions begin again")
 	c.change(func(c *agentapi.Config) { c.Parameters = map[string]string{"wal_level": "minimal"} })
 	primary.await(short, "refusing what is ours", refused("wal_level"))
 	c.change(func(c *agentapi.Config) { c.Parameters, c.HBA = nil, nil })

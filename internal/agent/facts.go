@@ -7,6 +7,7 @@ import (
 	"github.com/pgsteward/pgsteward/internal/agent/sql"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/election"
+	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/postgres"
 )
 
@@ -84,6 +85,14 @@ func (a *Agent) keepForce() {
 		return
 	}
 	f.kept = f.done
+}
+
+// explainForce says why a takeover by force that is still asked for has no effect.
+func (a *Agent) explainForce(w *world) {
+	if a.config.ForceFailover == a.options.Instance && a.force.done && w.decision.Action != election.RunPrimary {
+		w.decision.Reason += "; the takeover by force was carried out once: to force it again, remove the annotation " +
+			naming.AnnotationForceFailover + ", and set it when that is seen"
+	}
 }
 
 // isForced says whether this instance is to take over whatever it lacks.

@@ -79,7 +79,11 @@ func (h *handover) end(now time.Time, refused string) {
 		h.last = &agentapi.SwitchoverStatus{
 			Wanted: h.wish, Target: h.target, Phase: agentapi.SwitchoverHandedOver, Since: h.began, Ended: &now, Refused: refused,
 		}
-		if refused != "" {
+		switch {
+		case refused == "":
+		case h.phase == agentapi.SwitchoverStopping:
+			h.last.Phase = agentapi.SwitchoverUndone
+		default:
 			h.last.Phase = agentapi.SwitchoverRefused
 		}
 	}
@@ -207,6 +211,10 @@ func (a *Agent) checkpointed(ctx context.Context, w *world) bool {
 		return false
 	}
 	if err != nil && !errors.Is(err, errLong) {
+		if h.kind == election.Switchover { // the shutdown would take at least as long
+			a.refuseHandover(w, fmt.Sprintf("the checkpoint that has to come before it did not end within %s: %s", checkpointBound, err))
+			return false
+		}
 		a.log.Warn("Writing a checkpoint before the shutdown failed", "error", err)
 	}
 	return true
@@ -239,13 +247,15 @@ func (a *Agent) noteUndone(w *world) {
 		return
 	}
 	switch {
-	case w.decision.Action == election.Stop, w.decision.Action == election.HandOver:
-		return
 	case h.given != "" && w.view.Holder == h.given: // the update came to pass although its answer was lost
 		a.log.Info("Gave the lease away", "target", h.given)
 		h.target = h.given
 		h.end(w.now, "")
 		a.requests.endSwitchover()
+	case w.decision.Problem == election.InstanceFenced:
+		a.refuseHandover(w, "this instance was fenced by hand meanwhile")
+	case w.decision.Action == election.Stop, w.decision.Action == election.HandOver:
+		return
 	case w.decision.Rule != "holder-with-data":
 		a.refuseHandover(w, fmt.Sprintf("it came to nothing: %s (%s)", w.decision.Reason, w.decision.Rule))
 	default:

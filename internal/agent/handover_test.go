@@ -44,7 +44,8 @@ func testLabelTakenBack(t *testing.T, c *testCluster) {
 	require.Eventually(t, func() bool { return len(c.labels.since(before)) > 0 }, short, time.Millisecond)
 	target.stop()
 	status := primary.await(short, "refusing", func(s agentapi.Status) bool { return s.Switchover != nil && s.Switchover.Ended != nil })
-	assert.Equal(t, agentapi.SwitchoverRefused, status.Switchover.Phase)
+	assert.Contains(t, []agentapi.SwitchoverPhase{agentapi.SwitchoverRefused, agentapi.SwitchoverUndone}, status.Switchover.Phase,
+		"it may have been stopped before the target was missed")
 	require.Eventually(t, func() bool { return c.labels.role(naming.Pod(target.name)) == naming.RoleStandby }, short, often)
 	assert.Equal(t, naming.RolePrimary, c.labels.role(naming.Pod(primary.name)))
 	c.start(target.name)

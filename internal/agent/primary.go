@@ -74,6 +74,9 @@ func (a *Agent) runPrimary(ctx context.Context, w *world) outcome {
 		// A standby's data is started as a standby and promoted, so that it begins a timeline of its own.
 		result = a.start(ctx, w, !w.found.Standby && w.decision.Timeline == 0, "")
 	case w.state == nil:
+		if sql.RefusesSessions(w.stateErr) {
+			a.reload(ctx, w, "") // the configuration may be to blame, and may have been mended
+		}
 		result = a.serverOutcome(w)
 	case w.state.InRecovery:
 		result = a.promote(ctx, w)

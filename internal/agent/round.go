@@ -120,6 +120,7 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 	a.prepareHandover(ctx, w)
 	a.restartWanted(ctx, w)
 	w.decision = election.Decide(a.facts(w))
+	a.explainForce(w)
 	a.noteUndone(w)
 	a.noteToRun(w)
 	a.askMembers(w)
@@ -146,6 +147,7 @@ func (a *Agent) observe(ctx context.Context, w *world) {
 		if err == nil {
 			a.noteTimeline(w, &state)
 			w.state = &state
+			a.syncFlag.note(w.server.Started, w.now, state.SyncNames, state.CheckpointerFree)
 			// A receiver says that it streams for a moment before its upstream refuses.
 			if state.Streaming && a.reader.Words.CannotFollow(w.now.Add(-refusalMemory)) != "" {
 				state.Streaming = false

@@ -28,6 +28,8 @@ import (
 const (
 	reasonSyncDegraded = "SynchronousDegraded"
 	reasonSyncBlocked  = "SynchronousBlocked"
+	// flagSettle is how long after the names were read the checkpointer, if it has nothing to do, has read them too.
+	flagSettle = 200 * time.Millisecond
 	// syncSettle is how long after every sender has read a set it counts as in force.
 	syncSettle = time.Second
 	// otherSyncBound is how long PostgreSQL may use another set than that of its configuration before that is written anew.
@@ -44,14 +46,32 @@ type syncing struct {
 	// readSince is since when every sender has read it; adopted is how far WAL had come when it was in force.
 	readSince time.Time
 	adopted   postgres.LSN
-	// heeded says that the checkpointer has told sessions to wait for standbys, since there were some to wait for.
-	heeded bool
 	// otherSince is since when PostgreSQL has been using another set than the one in the configuration.
 	otherSince time.Time
 	// fewSince is since when fewer standbys than wanted confirm commits.
 	fewSince time.Time
 	// reason is that of the last step.
 	reason string
+}
+
+// syncFlag is what is known of a server's flag that commits are to wait at all. Every session reads the names of the synchronous
+// standbys, but this flag is the checkpointer's to set (SyncRepUpdateSyncStandbysDefined), which may be busy with a checkpoint.
+type syncFlag struct {
+	// started is the run of the server; since is when names were first seen in it, after there were none.
+	started, since time.Time
+	// set says that the checkpointer was seen with nothing to do since then.
+	set bool
+}
+
+func (f *syncFlag) note(started, now time.Time, names string, free bool) {
+	switch {
+	case names == "":
+		*f = syncFlag{started: started}
+	case f.since.IsZero(), !f.started.Equal(started):
+		*f = syncFlag{started: started, since: now}
+	default:
+		f.set = f.set || free && now.Sub(f.since) >= flagSettle
+	}
 }
 
 // forgetSync forgets what was about another run of the server, or about a time as primary that is over.
@@ -116,7 +136,6 @@ func (a *Agent) keepSync(w *world) {
 	switch {
 	case step.DoUse:
 		s.use, s.readSince, s.adopted = step.Use, time.Time{}, 0
-		s.heeded = s.heeded && step.Use != nil
 	case step.DoPublish:
 		a.sync = &lease.Sync{Set: syncText(step.Publish), Mode: string(mode)}
 	case len(a.publishedSync(w)) == 1 && w.view.SyncMode != string(mode) && (mode != agentapi.SyncNone || w.view.SyncMode != ""):
@@ -145,12 +164,8 @@ func (a *Agent) syncInForce(w *world) bool {
 	if w.now.Sub(s.readSince) < syncSettle {
 		return false
 	}
-	if s.use != nil && !s.heeded {
-		// Everybody reads the names, but whether to wait at all is a flag that the checkpointer sets
-		// (SyncRepUpdateSyncStandbysDefined), and it may be busy with a checkpoint.
-		if s.heeded = w.state.CheckpointerFree; !s.heeded {
-			return false
-		}
+	if s.use != nil && !a.syncFlag.set {
+		return false
 	}
 	if s.adopted == 0 {
 		s.adopted = w.state.Written
@@ -235,11 +250,12 @@ func (a *Agent) syncToUse(w *world) *election.SyncSet {
 
 // maySyncPromote says whether the set with which this instance is to begin as primary is in force; if it is not, it makes it so.
 func (a *Agent) maySyncPromote(ctx context.Context, w *world) bool {
-	if w.state.SyncNames == syncNames(a.syncToUse(w)) {
-		return true
+	names := syncNames(a.syncToUse(w))
+	if w.state.SyncNames != names {
+		a.reload(ctx, w, "")
+		return false
 	}
-	a.reload(ctx, w, "")
-	return false
+	return names == "" || a.syncFlag.set
 }
 
 // describeSync adds the synchronous standbys to a primary's status.

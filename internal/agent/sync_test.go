@@ -142,6 +142,7 @@ func TestSyncInForce(t *testing.T) {
 	set := &election.SyncSet{Number: 1, Names: []string{"db-2"}}
 	look := func(after time.Duration, names string, free bool) bool {
 		now = now.Add(after)
+		a.syncFlag.note(time.Time{}, now, names, free)
 		return a.syncInForce(&world{now: now, state: &sql.State{SyncNames: names, CheckpointerFree: free,
 			Senders: []sql.Sender{{Name: "db-2", Streaming: true, Candidate: names != ""}}}})
 	}
@@ -151,9 +152,35 @@ func TestSyncInForce(t *testing.T) {
 	assert.False(t, look(time.Minute, syncNames(set), false), "the checkpointer is busy")
 	assert.True(t, look(time.Second, syncNames(set), true))
 	assert.True(t, look(time.Second, syncNames(set), false), "busy again, with the flag set")
-	a.syncing.use, a.syncing.heeded = nil, false
+	a.syncing.use = nil
 	look(time.Second, "", false)
 	assert.True(t, look(time.Minute, "", false), "nobody is to be waited for")
+	a.syncing.use = set
+	look(time.Second, syncNames(set), false)
+	assert.False(t, look(time.Minute, syncNames(set), false), "the flag is to be set again")
+}
+
+// TestSyncFlag: a standby is promoted only when its checkpointer has read that commits are to wait.
+func TestSyncFlag(t *testing.T) {
+	t.Parallel()
+	start := time.Now()
+	at := func(second float64) time.Time { return start.Add(time.Duration(second * float64(time.Second))) }
+	flag := syncFlag{}
+	flag.note(start, at(1), "names", true)
+	assert.False(t, flag.set, "it may not have looked yet")
+	flag.note(start, at(2), "names", false)
+	assert.False(t, flag.set, "it is busy")
+	flag.note(start, at(3), "other names", true)
+	assert.True(t, flag.set)
+	flag.note(start, at(4), "names", false)
+	assert.True(t, flag.set, "only who it waits for has changed")
+	flag.note(start, at(5), "", true)
+	flag.note(start, at(6), "names", false)
+	assert.False(t, flag.set, "there was nobody to wait for")
+	flag.note(start, at(7), "names", true)
+	assert.True(t, flag.set)
+	flag.note(at(8), at(9), "names", false)
+	assert.False(t, flag.set, "another run of the server")
 }
 
 // TestForce: a takeover by force counts until this Pod has held the Lease once, whatever the configuration says after that, and in
@@ -179,6 +206,9 @@ func TestForce(t *testing.T) {
 	assert.True(t, a.isForced())
 	a.noteForce(of("db-2", "pod-2"))
 	assert.False(t, a.isForced(), "it is done")
+	waiting := &world{decision: election.Decision{Action: election.Wait, Reason: "waiting"}}
+	a.explainForce(waiting)
+	assert.Contains(t, waiting.decision.Reason, naming.AnnotationForceFailover)
 	a.keepForce()
 	a = start()
 	a.noteForce(of("db-3", "pod-3"))

@@ -296,9 +296,14 @@ const (
 	SwitchoverStopping SwitchoverPhase = "Stopping"
 	// SwitchoverHandedOver: the lease names the target. Whether that was promoted is the target's to say.
 	SwitchoverHandedOver SwitchoverPhase = "HandedOver"
-	// SwitchoverRefused: it came to nothing; Refused says why. The primary is primary.
+	// SwitchoverRefused: nothing was stopped; Refused says why. The primary is primary.
 	SwitchoverRefused SwitchoverPhase = "Refused"
+	// SwitchoverUndone: PostgreSQL was stopped, and it came to nothing; Refused says why. The primary is primary again.
+	SwitchoverUndone SwitchoverPhase = "Undone"
 )
+
+// Undone says whether PostgreSQL was stopped for it in vain.
+func (s SwitchoverStatus) Undone() bool { return s.Phase == SwitchoverUndone }
 
 // SwitchoverStatus is a switchover as the agent of the old primary sees it.
 type SwitchoverStatus struct {

@@ -105,6 +105,9 @@ func otherPod(f Facts, off without) (Decision, bool) {
 	if !f.Lease.Expired && !off["other-pod/expired"] {
 		return wait("another Pod of this instance may still be running; waiting for the lease to run out"), true
 	}
+	if f.Data.Kind == DataNone && !mayBootstrap(f) && !off["other-pod/data"] {
+		return Decision{}, false // it starts nothing, and those that have data must not promise it to wait
+	}
 	if f.Forced || off["other-pod/promise"] || otherMembers(f) == 0 || slices.ContainsFunc(f.Members, func(m Member) bool {
 		return m.Promised && slices.Contains(f.Lease.Members, m.Name)
 	}) {
@@ -172,8 +175,11 @@ func holderDataLost(f Facts, off without) (Decision, bool) {
 	if f.Data.Kind == DataUnknown {
 		return wait("the volume was not read yet"), true
 	}
-	if next := successor(f, f.Server.Ended, off); next != "" && !f.Server.Running {
-		return Decision{Action: HandOver, Target: next, Reason: "the volume has no data; " + next + " is the furthest"}, true
+	// What another Pod holds cannot be given away; that Lease has run out (rule 4), so that the others take it by themselves.
+	if f.Lease.HolderPod == f.Pod && !f.Server.Running {
+		if next := successor(f, f.Server.Ended, off); next != "" {
+			return Decision{Action: HandOver, Target: next, Reason: "the volume has no data; " + next + " is the furthest"}, true
+		}
 	}
 	return Decision{Action: Refuse, Problem: DataLost, Ask: true,
 		Reason: "this instance is the primary, but its volume has no data; restore the volume; or, if another instance has the data, let that one take over, whatever it lacks, by the annotation " + naming.AnnotationForceFailover + "=NAME of the cluster"}, true

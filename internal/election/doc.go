@@ -89,7 +89,8 @@
 //  3. wrong-data: the data is of another system than the cluster's. Nothing is started (SystemMismatch).
 //  4. other-pod: I am the recorded holder, but the Lease names another Pod of mine that did not say that it stopped. It may be alive
 //     on a node that was cut off: wait until the Lease has run out since its last change was seen, and one other member of it has
-//     promised to this Pod, so that the other does not go on by promises.
+//     promised to this Pod, so that the other does not go on by promises. Without data it starts nothing, and asks for no promise: that
+//     would keep those from campaigning who have data.
 //  5. hand-over: I am the recorded holder, and the lease is to be handed over. With a target that streams and lags little: Stop; then
 //     HandOver to one that says, after the stop, that it has received the last record. Without, a switchover is refused, or undone
 //     after SwitchoverBound; a Pod that ends Releases after HandOverBound.
@@ -102,7 +103,8 @@
 //     as always. Nobody else takes it meanwhile: that needs everybody's position and promise (rules 15 to 18), and whoever writes is
 //     the furthest.
 //  9. holder-bootstrap: I am the holder, have no data, and no system was ever made: Bootstrap (initdb was interrupted).
-//  10. holder-data-lost: I am the holder and have no data otherwise: HandOver as in rule 6, else DataLost; never a new system.
+//  10. holder-data-lost: I am the holder and have no data otherwise: HandOver as in rule 6 if it was this Pod that held the Lease,
+//     else DataLost; never a new system.
 //  11. failover: another instance is the holder, its lease has run out, and all of "candidacy" holds: Campaign.
 //  12. follow-holder: another instance is the holder. With data RunStandby of it, else CloneFrom it.
 //  13. bootstrap: nobody is the holder, I am empty and named to bootstrap, and no system is known: take the Lease and Bootstrap.
@@ -139,8 +141,8 @@
 //
 // # What is there twice
 //
-// Leaving out a rule or condition makes a seed or a course of the tests fail; mutations_test.go lists which, and those for which such
-// a run is still sought. For these there is none, and they stay:
+// Leaving out a rule or condition makes a seed or a course of the tests fail; mutations_test.go lists which. For these there is none,
+// and they stay:
 //
 //   - failsafe/in-time (Held.ByPromises: the right has not run out): a promise that is given later counts from then and keeps its
 //     giver from campaigning as well; and the agent of a server that is being stopped does not ask. But promises that are complete

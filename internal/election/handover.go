@@ -12,6 +12,8 @@ const (
 	HandOverBound = 2 * time.Second
 	// SwitchoverBound is how long one that was wished waits: it would come to nothing, for a longer pause.
 	SwitchoverBound = 5 * time.Second
+	// UncleanBound is that if PostgreSQL was not shut down properly, which its files may show only a moment after it has ended.
+	UncleanBound = time.Second
 	// PreferredWait is how long of that others wait for the one that clients are sent to already.
 	PreferredWait = 500 * time.Millisecond
 	// AnswerFresh is how old an answer may be to choose a target by.
@@ -133,6 +135,9 @@ func handOver(f Facts, off without) (Decision, bool) {
 		if next := successor(f, r.Stopped, off); next != "" && !f.Data.Clean {
 			return Decision{Action: HandOver, Target: next, Reason: next + " is the furthest"}, true
 		}
+	}
+	if r.Kind == Switchover && !f.Data.Clean && r.Stopped >= UncleanBound {
+		return Decision{}, false // undone: nobody can be sure to have received everything
 	}
 	if r.Stopped < r.bound() {
 		return Decision{Action: Stop, Ask: true, Refused: refused, Reason: "waiting for a target that has received everything"}, true

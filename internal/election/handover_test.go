@@ -72,9 +72,10 @@ func TestHandOver(t *testing.T) {
 	}
 	ending := func(f *Facts) { f.Request.Kind = Termination }
 	nobody := func(f *Facts) { f.Members = nil }
-	preferring := func(stopped time.Duration) func(*Facts) {
-		return func(f *Facts) { f.Request.Preferred, f.Request.Stopped = "db-1", stopped }
+	preferring := func(name string, stopped time.Duration) func(*Facts) {
+		return func(f *Facts) { f.Request.Preferred, f.Request.Stopped = name, stopped }
 	}
+	all := func(f *Facts) { f.Members[0].Data = exact(101) }
 	late := func(f *Facts) { f.Request.Stopped = f.Request.bound() }
 	for name, test := range map[string]struct {
 		changes []func(*Facts)
@@ -87,16 +88,21 @@ func TestHandOver(t *testing.T) {
 		"no target, but this Pod ends":            {changes: []func(*Facts){nobody, ending}, action: Stop},
 		"stopping, and the target is gone":        {changes: []func(*Facts){nobody, func(f *Facts) { f.Server.Stopping = true }}, action: Stop},
 		"stopped, one has received everything":    {changes: []func(*Facts){stopped}, action: HandOver, target: "db-3"},
-		"stopped, the preferred has not":          {changes: []func(*Facts){stopped, preferring(400 * time.Millisecond)}, action: Stop},
-		"stopped, the preferred has not, in time": {changes: []func(*Facts){stopped, preferring(500 * time.Millisecond)}, action: HandOver, target: "db-3"},
-		"stopped, the preferred cannot":           {changes: []func(*Facts){stopped, preferring(400 * time.Millisecond), func(f *Facts) { f.Members[0].Unable = "broken" }}, action: HandOver, target: "db-3"},
-		"stopped, the preferred has, too": {changes: []func(*Facts){stopped, preferring(400 * time.Millisecond), func(f *Facts) { f.Members[0].Data = exact(101) }},
+		"stopped, the preferred has not":          {changes: []func(*Facts){stopped, preferring("db-1", 400*time.Millisecond)}, action: Stop},
+		"stopped, the preferred has not, in time": {changes: []func(*Facts){stopped, preferring("db-1", 500*time.Millisecond)}, action: HandOver, target: "db-3"},
+		"stopped, the preferred cannot":           {changes: []func(*Facts){stopped, preferring("db-1", 400*time.Millisecond), func(f *Facts) { f.Members[0].Unable = "broken" }}, action: HandOver, target: "db-3"},
+		"stopped, the preferred has, too": {changes: []func(*Facts){stopped, preferring("db-1", 400*time.Millisecond), all},
 			action: HandOver, target: "db-1"},
+		"stopped, the preferred has, and one that comes before it": {changes: []func(*Facts){stopped, all, preferring("db-3", time.Second)}, action: HandOver, target: "db-3"},
+		"ending, the preferred has, and one that comes before it":  {changes: []func(*Facts){stopped, all, ending, preferring("db-3", time.Second)}, action: HandOver, target: "db-3"},
+		"stopped, the preferred has, as it said before the stop": {changes: []func(*Facts){stopped, all, preferring("db-1", 400*time.Millisecond), func(f *Facts) { f.Members[0].Age = time.Second }},
+			action: Stop},
 		"stopped, the wished has not":              {changes: []func(*Facts){stopped, func(f *Facts) { f.Request.Target = "db-1" }}, action: Stop},
 		"stopped, the wished has not, in time":     {changes: []func(*Facts){stopped, late, func(f *Facts) { f.Request.Target = "db-1" }}, action: RunPrimary},
 		"ending, the wished has not, but another":  {changes: []func(*Facts){stopped, ending, func(f *Facts) { f.Request.Target = "db-1" }}, action: HandOver, target: "db-3"},
 		"stopped, answered before the stop":        {changes: []func(*Facts){stopped, func(f *Facts) { f.Members[1].Age = 2 * time.Second }}, action: Stop},
-		"stopped, but not properly":                {changes: []func(*Facts){stopped, func(f *Facts) { f.Data.Clean = false }}, action: Stop},
+		"stopped, but not properly, a moment ago":  {changes: []func(*Facts){stopped, func(f *Facts) { f.Data.Clean, f.Request.Stopped = false, UncleanBound/2 }}, action: Stop},
+		"stopped, but not properly":                {changes: []func(*Facts){stopped, func(f *Facts) { f.Data.Clean, f.Request.Stopped = false, UncleanBound }}, action: RunPrimary},
 		"stopped, nobody has":                      {changes: []func(*Facts){stopped, late, nobody}, action: RunPrimary},
 		"ending, nobody has":                       {changes: []func(*Facts){stopped, late, nobody, ending}, action: Release},
 		"ending, not properly, to the furthest":    {changes: []func(*Facts){stopped, ending, func(f *Facts) { f.Data.Clean = false }}, action: HandOver, target: "db-3"},

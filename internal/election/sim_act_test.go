@@ -174,7 +174,8 @@ func (p *pod) update(next record, won func()) {
 		next.sync = *p.publish
 	}
 	p.pending = append(p.pending, &next)
-	p.inFlight = sent + p.timings.Renew
+	deadline := sent + p.timings.Renew
+	p.inFlight = deadline
 	forced := p.forced()
 	p.w.call(p, func() func() {
 		before := p.w.api.lease.holder
@@ -182,6 +183,9 @@ func (p *pod) update(next record, won func()) {
 		p.w.byForce = p.w.byForce || ok && forced && before != p.instance.name
 		replied := sent
 		return func() {
+			if p.clock() > deadline {
+				return // the request was given up
+			}
 			p.inFlight = 0
 			p.see(current)
 			if !ok {
@@ -317,12 +321,22 @@ func (p *pod) mayBePublished() (sets []*SyncSet) {
 // handOver makes another the holder. From when it is sent on this Pod holds nothing, whether or not it is answered.
 func (p *pod) handOver(d Decision) {
 	target := d.Target
+	if p.view.holder != p.instance.name || p.view.pod != p.uid {
+		return
+	}
 	if p.clock() < p.inFlight || p.server.state != serverDown && !p.w.off["successor/stopped"] {
 		return
 	}
 	base := p.view.version
 	next := *p.view
-	next.holder, next.pod, next.position, next.end = target, "", p.instance.volume.position(), nil
+	next.holder, next.pod, next.end = target, "", nil
+	at := p.instance.volume.position()
+	if !d.Clean {
+		at.length = min(p.instance.volume.shown, at.length)
+	}
+	if d.Clean || at.real().Compare(next.position.real()) > 0 {
+		next.position = at
+	}
 	if d.Clean || p.w.off["hand-over/end"] {
 		next.end = &End{By: p.instance.name, Position: p.data().Position}
 	}
@@ -336,7 +350,8 @@ func (p *pod) handOver(d Decision) {
 		p.view.position.length-len(to.volume.wal) > simLag {
 		p.w.fail("%s hands over to %s, which lacks too much of what was published", p.uid, target)
 	}
-	p.inFlight = p.clock() + p.timings.Renew
+	deadline := p.clock() + p.timings.Renew
+	p.inFlight = deadline
 	if p.request.Kind == Termination && p.w.chance(30) { // it cannot write the Lease: the target is to take it
 		p.w.ask(p, target, func(other *pod) func() {
 			if other.view != nil && other.view.version == base || p.w.off["hand-over/version"] {
@@ -353,6 +368,9 @@ func (p *pod) handOver(d Decision) {
 			p.w.fail("%s has handed over to %s, which has not received everything", p.uid, target)
 		}
 		return func() {
+			if p.clock() > deadline {
+				return // the request was given up
+			}
 			p.inFlight = 0
 			p.see(current)
 			if ok {

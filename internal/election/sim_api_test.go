@@ -101,7 +101,7 @@ func (w *world) send(from, to int, receiver *pod, do func()) {
 	if w.blocked(from, to) || w.now < w.lossyUntil && w.chance(30) {
 		return
 	}
-	w.after(w.delay(), func() {
+	w.after(w.delay()+w.late[[2]int{from, to}], func() {
 		if w.blocked(from, to) {
 			return
 		}

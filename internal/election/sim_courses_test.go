@@ -2,6 +2,7 @@ package election
 
 import (
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -137,7 +138,16 @@ func (w *world) join(at time.Duration, name string, ignorant ...int) {
 	})
 }
 
-var courses = map[string]course{
+// courses are all there are, by name.
+var courses = func() map[string]course {
+	all := map[string]course{}
+	for _, some := range []map[string]course{someCourses, anewCourses, handOverCourses} {
+		maps.Copy(all, some)
+	}
+	return all
+}()
+
+var someCourses = map[string]course{
 	"server-does-not-start": {what: "The primary's server does not start any more. It hands over.", mode: SyncNone, gap: 12 * second,
 		do: func(w *world) {
 			w.at(10*second, func() { w.instances[0].brokenUntil = time.Hour; w.pod(1).crash("broken") })

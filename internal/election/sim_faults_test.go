@@ -290,6 +290,9 @@ func (w *world) forceBest() {
 		gone = true
 	}
 	if gone && best != nil {
+		if !slices.Contains(w.api.lease.members, best.name) {
+			w.deleteLease() // no force helps an instance that the Lease does not know
+		}
 		w.force(best, time.Hour)
 	}
 }
@@ -334,6 +337,9 @@ func (w *world) removeMember() {
 	i := w.instance(w.config[len(w.config)-1])
 	if i == nil || i.pod.server.mayWrite || w.api.lease.holder == i.name || w.api.lease.sync != nil && w.api.lease.sync.has(i.name) {
 		return
+	}
+	if primary := w.instance(w.api.lease.holder); primary == nil || primary.pod.server.state != serverPrimary {
+		return // the operator keeps it: it may have the newest data
 	}
 	w.configure(w.config[:len(w.config)-1])
 	w.after(w.between(0, 10*time.Second), func() {

@@ -78,6 +78,7 @@ type world struct {
 
 	// weather
 	blocks                []block
+	late                  map[[2]int]time.Duration // what a way takes longer
 	slowUntil, lossyUntil time.Duration
 	volumeLost            bool
 	idle                  bool // nobody writes
@@ -255,8 +256,15 @@ func (w *world) end() {
 // runUntil runs what is planned, and returns what was violated.
 func (w *world) runUntil(end time.Duration) (failure string) {
 	defer func() {
-		if v, ok := recover().(violation); ok {
-			failure = v.what
+		switch p := recover().(type) {
+		case nil:
+		case violation:
+			failure = p.what
+		default:
+			if len(w.off) == 0 {
+				panic(p)
+			}
+			failure = fmt.Sprint("the agent cannot act on it: ", p)
 		}
 	}()
 	for w.queue.Len() > 0 && w.now < end {

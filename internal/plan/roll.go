@@ -15,6 +15,8 @@ const (
 	rollRecheck = 2 * time.Second
 	// rollPause is how long a roll leaves a primary alone that has refused to hand over.
 	rollPause = 30 * time.Second
+	// undonePause is that if the primary was stopped for it, and started again: each time costs clients seconds.
+	undonePause = 10 * time.Minute
 	// vainBound is how soon after a switchover a restart is due again on the new primary without a new cause.
 	vainBound = 2 * time.Minute
 )
@@ -129,7 +131,11 @@ func unspread(due []facts.Instance) string {
 // handOver makes another instance primary, one that is as the spec wants it, so that the old one can be restarted.
 func handOver(f *facts.Cluster, d *Decision, step string) {
 	if last := f.Switchover; last != nil && last.From == f.Holder && last.CompletedAt != nil && last.Phase != v1.SwitchoverCompleted {
-		if wait := rollPause - f.Now.Sub(last.CompletedAt.Time); wait > 0 {
+		pause := rollPause
+		if last.Reason == v1.ReasonSwitchoverUndone {
+			pause = undonePause
+		}
+		if wait := pause - f.Now.Sub(last.CompletedAt.Time); wait > 0 {
 			d.Message, d.Recheck = fmt.Sprintf("%s waits: it did not hand over: %s", step, last.Message), wait
 			return
 		}

@@ -40,6 +40,11 @@ func TestRoll(t *testing.T) {
 		s.Phase, s.CompletedAt, s.Message = v1.SwitchoverRefused, &at, "prod-db-2 lags"
 		return s
 	}
+	undoneAgo := func(d time.Duration) v1.SwitchoverStatus {
+		s := refusedAgo(d)
+		s.Phase, s.Reason, s.Message = v1.SwitchoverFailed, v1.ReasonSwitchoverUndone, "it was not shut down cleanly"
+		return s
+	}
 	handedOver := func(d time.Duration) v1.SwitchoverStatus {
 		s, at := asked("prod-db-1", d), metav1.NewTime(given.Now.Add(-d))
 		s.From, s.Phase, s.CompletedAt = "prod-db-2", v1.SwitchoverCompleted, &at
@@ -56,6 +61,12 @@ func TestRoll(t *testing.T) {
 		},
 		"it was handed over to long ago": {
 			with(one().Pending("shared_buffers"), two(), three()).Switchover(handedOver(time.Hour)), handsOver("prod-db-1", "prod-db-2"), "hands over",
+		},
+		"the primary was stopped for it in vain": {
+			with(one().Differs(), two(), three()).Switchover(undoneAgo(9 * time.Minute)), plan.None{}, "waits: it did not hand over: it was not shut down cleanly",
+		},
+		"the primary was stopped for it in vain, long ago": {
+			with(one().Differs(), two(), three()).Switchover(undoneAgo(11 * time.Minute)), handsOver("prod-db-1", "prod-db-2"), "hands over",
 		},
 		"all differ": {with(one().Differs(), two().Differs(), three().Differs()), restarts("prod-db-2"), "1 of 3: prod-db-2, whose Pod differs from the spec"},
 		"the primary's StatefulSet is the first to have the change": {

@@ -145,6 +145,9 @@ func advanced(f *facts.Cluster) *v1.SwitchoverStatus {
 	report, known := from.Report.Get()
 	if said := report.Switchover; known && said != nil {
 		asked := !said.Since.Before(last.RequestedAt.Add(-clockTolerance))
+		if asked && said.Undone() {
+			return ended(f, *last, v1.SwitchoverFailed, v1.ReasonSwitchoverUndone, said.Refused)
+		}
 		if asked && said.Refused != "" {
 			return ended(f, *last, v1.SwitchoverRefused, v1.ReasonSwitchoverRefused, said.Refused)
 		}

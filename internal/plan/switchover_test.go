@@ -136,6 +136,7 @@ func TestSwitchoverEnds(t *testing.T) {
 		"the primary writes a long checkpoint":     {with(says(agentapi.SwitchoverStatus{Phase: agentapi.SwitchoverPreparing, Since: now.Add(-2 * time.Minute)}), asked("prod-db-2", 2*time.Minute)), "switchover", "", "Switching over"},
 		"the primary writes it for too long":       {with(says(agentapi.SwitchoverStatus{Phase: agentapi.SwitchoverPreparing, Since: now.Add(-time.Hour)}), asked("prod-db-2", time.Hour)), "done", v1.SwitchoverFailed, "did not hand over"},
 		"the primary refuses after all":            {with(says(agentapi.SwitchoverStatus{Phase: agentapi.SwitchoverRefused, Since: now.Add(-time.Second), Refused: "prod-db-2 is gone"}), asked("prod-db-2", time.Second)), "done", v1.SwitchoverRefused, "prod-db-2 is gone"},
+		"the primary was stopped in vain":          {with(says(agentapi.SwitchoverStatus{Phase: agentapi.SwitchoverUndone, Since: now.Add(-time.Second), Refused: "it was not shut down cleanly"}), asked("prod-db-2", time.Second)), "done", v1.SwitchoverFailed, "it was not shut down cleanly"},
 		"the primary refused the one before":       {with(says(agentapi.SwitchoverStatus{Phase: agentapi.SwitchoverRefused, Since: now.Add(-time.Hour), Refused: "no"}), asked("prod-db-2", time.Second)), "switchover", "", ""},
 		"it was refused long ago":                  {with(nobody, v1.SwitchoverStatus{Phase: v1.SwitchoverRefused, From: "prod-db-1"}), "done", "", ""},
 		"the target holds the lease, unpromoted":   {after(2, asked("prod-db-2", time.Second)).HeldBy(3), "switchover", "", ""},

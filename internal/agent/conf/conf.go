@@ -128,9 +128,12 @@ func (f *Files) Revert(why string) bool {
 	return true
 }
 
+// Unproven says whether no server has been seen to run with the configuration in force.
+func (f *Files) Unproven() bool { return !f.inForce.same(f.proven) }
+
 // Refuse goes back to the proven configuration because a running server refused the one in force.
 func (f *Files) Refuse(why string) {
-	if !f.inForce.same(f.proven) {
+	if f.Unproven() {
 		f.reject(f.inForce, why)
 		f.inForce = f.proven
 	}

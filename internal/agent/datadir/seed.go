@@ -99,7 +99,10 @@ func (s *Seeder) makeRoom(ctx context.Context) error {
 			return fmt.Errorf("the data must make room for a copy, and stays while there is nothing to copy: %w", err)
 		}
 	}
-	// What a crash leaves of it must not be taken for data.
+	// Neither what a crash leaves of it must be taken for data, nor what is left of an older one.
+	if err := os.RemoveAll(volume.old()); err != nil {
+		return fmt.Errorf("removing an old data directory: %w", err)
+	}
 	if err := volume.WriteFile(volume.rewinding(), nil); err != nil {
 		return err
 	}

@@ -92,6 +92,48 @@ func TestKeeper_hands_over(t *testing.T) {
 	assert.True(t, f.View().Holding, "it was not")
 }
 
+// TestKeeper_hands_over_after_a_crash: the files of a server that crashed show less than it wrote and had published.
+func TestKeeper_hands_over_after_a_crash(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ shown, want postgres.Position }{
+		"the last checkpoint is before": {postgres.Position{Timeline: 2, LSN: 0x1000000}, postgres.Position{Timeline: 2, LSN: 0x5000148}},
+		"it is on an older timeline":    {postgres.Position{Timeline: 1, LSN: 0x9000000}, postgres.Position{Timeline: 2, LSN: 0x5000148}},
+		"nothing can be read":           {postgres.Position{}, postgres.Position{Timeline: 2, LSN: 0x5000148}},
+		"it is after":                   {postgres.Position{Timeline: 2, LSN: 0x6000000}, postgres.Position{Timeline: 2, LSN: 0x6000000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture()
+			f.Publish(Publication{SystemIdentifier: "42", Members: []string{"db-1", "db-2"}, Position: postgres.Position{Timeline: 2, LSN: 0x5000148}})
+			f.Hold(true)
+			require.NoError(t, f.attempt(t.Context()))
+			require.NoError(t, f.HandOver(t.Context(), "db-2", c.shown, false))
+			assert.Equal(t, c.want, f.View().Position)
+		})
+	}
+}
+
+// TestKeeper_promises_when_its_right_has_run_out: the Lease was deleted while this agent was cut off, so that it saw nobody take it.
+func TestKeeper_promises_when_its_right_has_run_out(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	f.Hold(true)
+	require.NoError(t, f.attempt(t.Context()))
+	f.clock += 7 * time.Second
+	f.store.put(func(l *coordinationv1.Lease) { l.Spec, l.Annotations = coordinationv1.LeaseSpec{}, nil })
+	f.see(t)
+	assert.Equal(t, "I hold the lease myself", f.Promise("db-2", "pod-b", time.Second, true))
+	f.clock += 9 * time.Second // longer than it may have forgotten a promise, too
+	require.Empty(t, f.Promise("db-2", "pod-b", time.Second, true))
+	f.Hold(true)
+	require.NoError(t, f.attempt(t.Context()))
+	assert.Nil(t, f.store.lease.Spec.HolderIdentity, "it has promised to wait")
+	f.clock += time.Second
+	f.Hold(true)
+	require.NoError(t, f.attempt(t.Context()))
+	assert.Equal(t, "db-1", *f.store.lease.Spec.HolderIdentity)
+}
+
 func TestKeeper_is_handed_the_lease_by_its_holder(t *testing.T) {
 	t.Parallel()
 	f := newFixture()

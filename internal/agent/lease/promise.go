@@ -34,7 +34,7 @@ func (k *Keeper) Promise(holder, pod string, duration time.Duration, takeOver bo
 		return fmt.Sprintf("a promise for %s is none that we give", duration)
 	case holder == k.self:
 		return "the question comes from myself"
-	case k.holding:
+	case k.entitled():
 		return "I hold the lease myself"
 	case k.attempting:
 		return "I am taking the lease"
@@ -45,6 +45,10 @@ func (k *Keeper) Promise(holder, pod string, duration time.Duration, takeOver bo
 	k.promise = &Promise{Holder: holder, Pod: pod, Until: k.now() + duration}
 	return ""
 }
+
+// entitled says whether this agent holds the Lease and its right has not run out. After that PostgreSQL has stopped, whether or not
+// somebody else was seen to take it.
+func (k *Keeper) entitled() bool { return k.holding && k.now()-k.renewedAt < k.timings.Duration }
 
 // promiseBound is more than any duration of a Lease.
 const promiseBound = 5 * time.Minute

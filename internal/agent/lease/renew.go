@@ -164,7 +164,7 @@ func (k *Keeper) mayWrite(record Record) error {
 	case record.Holder == k.self && record.HolderPod != "" && !mine && !view.Expired:
 		return ErrOtherPod
 	}
-	if p := view.Promise; p != nil && !k.handedOver(record) && !k.holding {
+	if p := view.Promise; p != nil && !k.handedOver(record) && !k.entitled() {
 		if !handed || p.Holder != record.Holder || p.Pod != record.HolderPod {
 			return errPromised
 		}
@@ -214,11 +214,14 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 }
 
 // HandOver makes the target the holder, in one update. To be called when PostgreSQL has stopped, at that position; clean says that
-// it was shut down properly, so that nothing comes after. The agent must not be the holder any more from now on, whatever comes of
+// it was shut down properly, so that nothing comes after. If it was not, PostgreSQL's files show less than was written, and what was
+// published before may be more: that stays, since it says what whoever takes over must not lack. The agent must not be the holder any more from now on, whatever comes of
 // it: only what is then read from the API server says who is.
 func (k *Keeper) HandOver(ctx context.Context, target string, end postgres.Position, clean bool) error {
 	return k.handOver(ctx, target, func(annotations map[string]string, now *metav1.MicroTime) {
-		annotations[naming.AnnotationPosition] = formatPosition(end)
+		if clean || end.Compare(parsePosition(annotations[naming.AnnotationPosition])) > 0 {
+			annotations[naming.AnnotationPosition] = formatPosition(end)
+		}
 		delete(annotations, naming.AnnotationEnd)
 		if clean {
 			annotations[naming.AnnotationEnd] = formatEnd(election.End{By: k.self, Position: end}, now)

@@ -56,6 +56,14 @@ func (c *Client) with(ctx context.Context, timeout time.Duration, use func(conte
 
 // Knock says whether the server takes a new connection; one that refuses it has answered.
 func (c *Client) Knock(ctx context.Context) error {
+	if err := c.Admits(ctx); err != nil && !IsAnswer(err) {
+		return err
+	}
+	return nil
+}
+
+// Admits says why the server takes no new connection.
+func (c *Client) Admits(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, knockTimeout)
 	defer cancel()
 	config, err := c.config("postgres")
@@ -64,11 +72,10 @@ func (c *Client) Knock(ctx context.Context) error {
 	}
 	config.ConnectTimeout = knockTimeout
 	connection, err := pgx.ConnectConfig(ctx, config)
-	if err == nil {
-		_ = connection.Close(ctx)
-	} else if !IsAnswer(err) {
+	if err != nil {
 		return fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}
+	_ = connection.Close(ctx)
 	return nil
 }
 
@@ -110,6 +117,7 @@ func sessionParameters(name string) map[string]string {
 		"statement_timeout":                   "20s",
 		"lock_timeout":                        "5s",
 		"idle_in_transaction_session_timeout": "30s",
+		"idle_session_timeout":                "0", // the connection waits between two looks
 		"search_path":                         "pg_catalog",
 		"client_min_messages":                 "warning",
 		"default_transaction_read_only":       "off",   // whatever the user has set for everybody
@@ -160,8 +168,24 @@ func (c *Client) exec(ctx context.Context, statement string, args ...any) error 
 	})
 }
 
-// Checkpoint writes a checkpoint, so that a shutdown that follows is short.
-func (c *Client) Checkpoint(ctx context.Context) error { return c.exec(ctx, "CHECKPOINT") }
+// Checkpoint writes a checkpoint, so that a shutdown that follows is short. It may take minutes, so that it has a connection of its own,
+// and only the context bounds it.
+func (c *Client) Checkpoint(ctx context.Context) error {
+	connection, err := c.connect(ctx, "postgres")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = connection.Close(ctx)
+	}()
+	if _, err := connection.Exec(ctx, "SET statement_timeout = 0"); err != nil {
+		return err
+	}
+	_, err = connection.Exec(ctx, "CHECKPOINT")
+	return err
+}
 
 // Promote ends recovery; it does not wait for the end.
 func (c *Client) Promote(ctx context.Context) error {
@@ -221,4 +245,11 @@ func IsStarting(err error) bool {
 	var refused *pgconn.PgError
 	ok := asPgError(err, &refused)
 	return ok && refused.Code == "57P03"
+}
+
+// RefusesSessions says whether the error means that no session can begin, and neither for a shortage (class 53) nor since the server
+// starts or stops (class 57): its configuration asks for something that there is not.
+func RefusesSessions(err error) bool {
+	var refused *pgconn.PgError
+	return asPgError(err, &refused) && refused.Severity == "FATAL" && !strings.HasPrefix(refused.Code, "53") && !strings.HasPrefix(refused.Code, "57")
 }
