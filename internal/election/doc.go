@@ -93,8 +93,9 @@
 //     would keep those from campaigning who have data.
 //  5. hand-over: I am the recorded holder, and the lease is to be handed over. With a target that streams and lags little: Stop; then
 //     HandOver to one that says, after the stop, that it has received the last record. Without, a switchover is refused, or undone
-//     after SwitchoverBound; a Pod that ends Releases after HandOverBound.
-//  6. holder-failing: I am the recorded holder, and my PostgreSQL did not come back within the bounds of the configuration. If by the
+//     after SwitchoverBound; a Pod that ends Releases after HandOverBound. A Pod that has not taken the Lease yet, since it was handed over
+//     to its instance or held by another Pod of it, cannot give it away: it takes it first (rule 7), or Releases if it ends.
+//  6. holder-failing: I am the recorded holder, with this Pod, and my PostgreSQL did not come back within the bounds of the configuration. If by the
 //     answers since it went down somebody could campaign, Stop it; and when nothing of it runs any more, HandOver to whoever could
 //     campaign by answers since then, for which it stays stopped for AnswerWait at most.
 //  7. holder-with-data: I am the recorded holder and have data. RunPrimary.
@@ -147,6 +148,8 @@
 //   - failsafe/in-time (Held.ByPromises: the right has not run out): a promise that is given later counts from then and keeps its
 //     giver from campaigning as well; and the agent of a server that is being stopped does not ask. But promises that are complete
 //     only when others may have campaigned already should never start anything.
+//   - holder-failing/mine (rule 6 is for this Pod's lease): a server counts as down only from when this Pod held the Lease. But a Lease
+//     that cannot be given away must not keep its Pod from taking it.
 //   - guard/decision (the agent kills a server that writes although the decision is another): all decisions of one that holds agree
 //     with what the guard does by the clock. It is for what no rule expects: somebody who promotes a standby by hand.
 //

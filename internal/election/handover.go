@@ -116,6 +116,10 @@ func handOver(f Facts, off without) (Decision, bool) {
 	if f.Lease.Holder != f.Self || r.Kind == NoRequest || !f.Data.Kind.HasData() {
 		return Decision{}, false
 	}
+	mine := f.Lease.HolderPod == f.Pod || off["hand-over/mine"]
+	if r.Kind == Switchover && !mine {
+		return Decision{}, false // what this Pod has not taken yet it cannot give away
+	}
 	target, refused := BestTarget(f, r.Target)
 	if f.Server.Running {
 		switch {
@@ -127,6 +131,9 @@ func handOver(f Facts, off without) (Decision, bool) {
 			return Decision{Action: Stop, Ask: true, Refused: refused, Reason: "this Pod ends, and no other instance can take over"}, true
 		}
 		return Decision{}, false // refused: it goes on as the primary
+	}
+	if !mine {
+		return Decision{Action: Release, Refused: refused, Reason: "this Pod ends before it has taken the lease"}, true
 	}
 	if confirmed := confirmedTarget(f, off); confirmed != "" {
 		return Decision{Action: HandOver, Target: confirmed, Clean: f.Data.Clean, Reason: confirmed + " has received everything"}, true
@@ -209,7 +216,8 @@ func successor(f Facts, down time.Duration, off without) string {
 func holderFailing(f Facts, off without) (Decision, bool) {
 	s := f.Server
 	failing := s.Down > 0 && (s.Down >= f.Policy.CrashBound || s.Failures >= f.Policy.CrashFailures && f.Policy.CrashFailures > 0)
-	if f.Lease.Holder != f.Self || !failing {
+	mine := f.Lease.HolderPod == f.Pod || off["holder-failing/mine"] // else it takes the lease first
+	if f.Lease.Holder != f.Self || !mine || !failing {
 		return Decision{}, false
 	}
 	next := successor(f, s.Down, off)

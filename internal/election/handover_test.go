@@ -72,6 +72,7 @@ func TestHandOver(t *testing.T) {
 	}
 	ending := func(f *Facts) { f.Request.Kind = Termination }
 	nobody := func(f *Facts) { f.Members = nil }
+	untaken := func(f *Facts) { f.Lease.HolderPod = "" }
 	preferring := func(name string, stopped time.Duration) func(*Facts) {
 		return func(f *Facts) { f.Request.Preferred, f.Request.Stopped = name, stopped }
 	}
@@ -97,17 +98,20 @@ func TestHandOver(t *testing.T) {
 		"ending, the preferred has, and one that comes before it":  {changes: []func(*Facts){stopped, all, ending, preferring("db-3", time.Second)}, action: HandOver, target: "db-3"},
 		"stopped, the preferred has, as it said before the stop": {changes: []func(*Facts){stopped, all, preferring("db-1", 400*time.Millisecond), func(f *Facts) { f.Members[0].Age = time.Second }},
 			action: Stop},
-		"stopped, the wished has not":              {changes: []func(*Facts){stopped, func(f *Facts) { f.Request.Target = "db-1" }}, action: Stop},
-		"stopped, the wished has not, in time":     {changes: []func(*Facts){stopped, late, func(f *Facts) { f.Request.Target = "db-1" }}, action: RunPrimary},
-		"ending, the wished has not, but another":  {changes: []func(*Facts){stopped, ending, func(f *Facts) { f.Request.Target = "db-1" }}, action: HandOver, target: "db-3"},
-		"stopped, answered before the stop":        {changes: []func(*Facts){stopped, func(f *Facts) { f.Members[1].Age = 2 * time.Second }}, action: Stop},
-		"stopped, but not properly, a moment ago":  {changes: []func(*Facts){stopped, func(f *Facts) { f.Data.Clean, f.Request.Stopped = false, UncleanBound/2 }}, action: Stop},
-		"stopped, but not properly":                {changes: []func(*Facts){stopped, func(f *Facts) { f.Data.Clean, f.Request.Stopped = false, UncleanBound }}, action: RunPrimary},
-		"stopped, nobody has":                      {changes: []func(*Facts){stopped, late, nobody}, action: RunPrimary},
-		"ending, nobody has":                       {changes: []func(*Facts){stopped, late, nobody, ending}, action: Release},
-		"ending, not properly, to the furthest":    {changes: []func(*Facts){stopped, ending, func(f *Facts) { f.Data.Clean = false }}, action: HandOver, target: "db-3"},
-		"ending, not properly, quorum is missing":  {changes: []func(*Facts){stopped, ending, late, func(f *Facts) { f.Data.Clean, f.Lease.Sync = false, set(0) }}, action: Release},
-		"of a lease that another holds, as it was": {changes: []func(*Facts){func(f *Facts) { f.Lease.Holder = "db-1" }}, action: RunStandby},
+		"stopped, the wished has not":                {changes: []func(*Facts){stopped, func(f *Facts) { f.Request.Target = "db-1" }}, action: Stop},
+		"stopped, the wished has not, in time":       {changes: []func(*Facts){stopped, late, func(f *Facts) { f.Request.Target = "db-1" }}, action: RunPrimary},
+		"ending, the wished has not, but another":    {changes: []func(*Facts){stopped, ending, func(f *Facts) { f.Request.Target = "db-1" }}, action: HandOver, target: "db-3"},
+		"stopped, answered before the stop":          {changes: []func(*Facts){stopped, func(f *Facts) { f.Members[1].Age = 2 * time.Second }}, action: Stop},
+		"stopped, but not properly, a moment ago":    {changes: []func(*Facts){stopped, func(f *Facts) { f.Data.Clean, f.Request.Stopped = false, UncleanBound/2 }}, action: Stop},
+		"stopped, but not properly":                  {changes: []func(*Facts){stopped, func(f *Facts) { f.Data.Clean, f.Request.Stopped = false, UncleanBound }}, action: RunPrimary},
+		"stopped, nobody has":                        {changes: []func(*Facts){stopped, late, nobody}, action: RunPrimary},
+		"ending, nobody has":                         {changes: []func(*Facts){stopped, late, nobody, ending}, action: Release},
+		"ending, not properly, to the furthest":      {changes: []func(*Facts){stopped, ending, func(f *Facts) { f.Data.Clean = false }}, action: HandOver, target: "db-3"},
+		"ending, not properly, quorum is missing":    {changes: []func(*Facts){stopped, ending, late, func(f *Facts) { f.Data.Clean, f.Lease.Sync = false, set(0) }}, action: Release},
+		"of a lease that this Pod has not taken":     {changes: []func(*Facts){stopped, untaken}, action: RunPrimary},
+		"ending, before the lease is taken":          {changes: []func(*Facts){stopped, ending, untaken}, action: Release},
+		"ending, before the lease is taken, running": {changes: []func(*Facts){ending, untaken}, action: Stop, target: "db-3"},
+		"of a lease that another holds, as it was":   {changes: []func(*Facts){func(f *Facts) { f.Lease.Holder = "db-1" }}, action: RunStandby},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -91,7 +91,7 @@ func mutations() []string {
 	}
 	return append(names, "candidate/after-expiry", "expired-for/promise", "quorum/exact", "timeline/newer", "timeline/given-once", "promise/one-pod", "promise/kept", "promise/forgotten",
 		"failsafe/all", "failsafe/nobody", "failsafe/in-time", "failsafe/pending", "other-pod/expired", "other-pod/promise", "other-pod/data",
-		"writer-may-live/expired", "campaign/alone", "no-holder/exact", "hand-over/clean", "hand-over/received", "hand-over/holds-nothing",
+		"writer-may-live/expired", "campaign/alone", "no-holder/exact", "hand-over/mine", "holder-failing/mine", "hand-over/clean", "hand-over/received", "hand-over/holds-nothing",
 		"successor/after-down", "successor/quorum", "successor/lag", "successor/stopped", "sync/publish-first", "sync/settled", "sync/initial", "sync/pending",
 		"successor/after-end", "hand-over/end", "hand-over/version", "sync/first", "sync/carries-on", "quorum/end", "timings/answered",
 		"holder-forgotten/timeline", "forced/timelines", "writer-may-live/promised",
