@@ -222,3 +222,15 @@ func (r *Reader) Backup(ctx context.Context, key types.NamespacedName) (*v1.Post
 	b := &v1.PostgresBackup{}
 	return b, r.Cache.Get(ctx, key, b)
 }
+
+// Everything is all PostgresClusters and PostgresBackups that the operator looks after.
+func (r *Reader) Everything(ctx context.Context) ([]v1.PostgresCluster, []v1.PostgresBackup, error) {
+	clusters, backups := &v1.PostgresClusterList{}, &v1.PostgresBackupList{}
+	if err := r.Cache.List(ctx, clusters); err != nil {
+		return nil, nil, fmt.Errorf("listing the PostgresClusters: %w", err)
+	}
+	if err := r.Cache.List(ctx, backups); err != nil {
+		return nil, nil, fmt.Errorf("listing the PostgresBackups: %w", err)
+	}
+	return clusters.Items, backups.Items, nil
+}
