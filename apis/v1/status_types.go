@@ -85,6 +85,8 @@ const (
 	ReasonArchivingStarting = "ArchivingStarting"
 	// ReasonArchivingFailed: WAL cannot be archived; it is kept by the primary.
 	ReasonArchivingFailed = "ArchivingFailed"
+	// ReasonWALFillsVolume: WAL cannot be archived, and what is kept of it takes as much of the volume as is left.
+	ReasonWALFillsVolume = "WALFillsVolume"
 	// ReasonRepositoryUnavailable: the repository cannot be used.
 	ReasonRepositoryUnavailable = "RepositoryUnavailable"
 	// ReasonBackupsUnsupported: the image has no pgBackRest.

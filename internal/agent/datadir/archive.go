@@ -32,3 +32,19 @@ func (v *Volume) ArchiveAgain() (int, error) {
 	}
 	return count, nil
 }
+
+// WaitingWAL is how many bytes of WAL wait to be archived.
+func (v *Volume) WaitingWAL() (int64, error) {
+	wal := filepath.Join(v.Dir(), "pg_wal")
+	ready, err := filepath.Glob(filepath.Join(wal, "archive_status", "*.ready"))
+	if err != nil {
+		return 0, fmt.Errorf("looking for WAL: %w", err)
+	}
+	var total int64
+	for _, path := range ready {
+		if info, err := os.Stat(filepath.Join(wal, strings.TrimSuffix(filepath.Base(path), ".ready"))); err == nil {
+			total += info.Size()
+		}
+	}
+	return total, nil
+}

@@ -110,6 +110,23 @@ func TestVolume_RemoveLeftovers(t *testing.T) {
 }
 
 // program is a stand-in for one of PostgreSQL's.
+// TestVolume_WaitingWAL: what the archiver has not come to yet counts, and nothing else.
+func TestVolume_WaitingWAL(t *testing.T) {
+	t.Parallel()
+	v := newVolume(t)
+	wal := filepath.Join(v.Dir(), "pg_wal")
+	require.NoError(t, os.MkdirAll(filepath.Join(wal, "archive_status"), 0o700))
+	for name, size := range map[string]int{"000000010000000000000001": 1000, "000000010000000000000002": 200, "000000010000000000000003": 30, "00000002.history": 4} {
+		require.NoError(t, os.WriteFile(filepath.Join(wal, name), make([]byte, size), 0o600))
+	}
+	for _, name := range []string{"000000010000000000000001.done", "000000010000000000000002.ready", "000000010000000000000009.ready", "00000002.history.ready"} {
+		require.NoError(t, os.WriteFile(filepath.Join(wal, "archive_status", name), nil, 0o600))
+	}
+	waiting, err := v.WaitingWAL()
+	require.NoError(t, err)
+	require.Equal(t, int64(204), waiting)
+}
+
 func program(t *testing.T, body string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
