@@ -39,6 +39,9 @@ func (a *Agent) describeArchiver(archiver sql.Archiver, now time.Time) *agentapi
 	b := &a.backups
 	archive := &agentapi.Archive{LastWAL: archiver.LastWAL, LastAt: archiver.LastAt}
 	if archiver.FailedAt == nil || archiver.LastAt != nil && archiver.LastAt.After(*archiver.FailedAt) {
+		if b.archive != nil && b.archive.Failing != nil {
+			b.runner.Doubt() // the repository is back
+		}
 		return archive
 	}
 	archive.FailedAt, archive.Failing = archiver.FailedAt, &now

@@ -104,7 +104,8 @@ func (a *Agent) prepareBackups(ctx, background context.Context, w *world) {
 		return
 	}
 	b.stanza = backup.Stanza(a.major, w.found.Control.SystemIdentifier)
-	changed, err := b.tool.Write(backrest.HostConfiguration, a.backupSettings(b.stanza, a.backupHost(a.options.Instance)))
+	settings := a.backupSettings(b.stanza, a.backupHost(a.options.Instance))
+	changed, err := b.tool.Write(backrest.HostConfiguration, settings)
 	if b.usable = err == nil; !b.usable {
 		b.command = keepWAL
 		b.runner.Fail(err.Error())
@@ -113,7 +114,7 @@ func (a *Agent) prepareBackups(ctx, background context.Context, w *world) {
 	b.command = b.tool.ArchiveCommand(backrest.HostConfiguration, b.stanza, a.options.Paths.holdArchive())
 	a.serveBackups(background, changed)
 	if w.decisionHoldsPrimary(a) && a.config.Backup.Repository.Kind != agentapi.RepositoryHost {
-		b.runner.Keep(ctx, b.stanza, w.now)
+		b.runner.Keep(ctx, b.stanza, settings.Remote(), w.now)
 	}
 }
 
