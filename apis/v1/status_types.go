@@ -73,6 +73,10 @@ const (
 	ReasonHealthy = "Healthy"
 	// ReasonDeleting: the cluster is being deleted.
 	ReasonDeleting = "Deleting"
+	// ReasonFinalBackup: the cluster is being deleted, and its last backup is made before.
+	ReasonFinalBackup = "FinalBackup"
+	// ReasonFinalBackupFailed: the last backup of a cluster that is being deleted cannot be made, and the cluster stays.
+	ReasonFinalBackupFailed = "FinalBackupFailed"
 	// ReasonDeletionBlocked: the cluster is being deleted and something does not go.
 	ReasonDeletionBlocked = "DeletionBlocked"
 
