@@ -37,7 +37,7 @@ func TestDecideFinalBackup(t *testing.T) {
 			healthyThree().Deleting().Since(time.Hour).FinalBackup(backup(v1.BackupRunning, "")), plan.None{}, v1.ReasonFinalBackup, []string{"prod-db-final-1"},
 		},
 		"it cannot begin": {
-			healthyThree().Deleting().Since(3*time.Minute).FinalBackup(backup(v1.BackupPending, "s3 is out of reach")),
+			healthyThree().Deleting().Since(3 * time.Minute).FinalBackup(backup(v1.BackupPending, "s3 is out of reach")),
 			plan.None{}, v1.ReasonFinalBackupFailed, []string{"s3 is out of reach", without},
 		},
 		"it failed": {

@@ -127,6 +127,39 @@ func TestVolume_WaitingWAL(t *testing.T) {
 	require.Equal(t, int64(204), waiting)
 }
 
+// TestVolume_ArchiveAgain: what a standby marked as done is archived, and so are histories of timelines that were skipped: without them a
+// recovery would not find the timelines that come after.
+func TestVolume_ArchiveAgain(t *testing.T) {
+	t.Parallel()
+	v := newVolume(t)
+	wal := filepath.Join(v.Dir(), "pg_wal")
+	status := filepath.Join(wal, "archive_status")
+	require.NoError(t, os.MkdirAll(status, 0o700))
+	for _, name := range []string{"000000020000000000000002", "000000020000000000000003", "00000002.history"} {
+		require.NoError(t, os.WriteFile(filepath.Join(wal, name), nil, 0o600))
+	}
+	for _, name := range []string{"000000020000000000000001.done", "000000020000000000000002.done", "00000002.history.done"} {
+		require.NoError(t, os.WriteFile(filepath.Join(status, name), nil, 0o600))
+	}
+	require.NoError(t, v.ReserveTimelines(2, 4))
+	marks := func() []string {
+		entries, err := os.ReadDir(status)
+		require.NoError(t, err)
+		var names []string
+		for _, entry := range entries {
+			names = append(names, entry.Name())
+		}
+		return names
+	}
+	want := []string{"000000020000000000000001.done", "000000020000000000000002.ready", "00000002.history.ready", "00000003.history.ready"}
+	for _, count := range []int{3, 0} {
+		marked, err := v.ArchiveAgain()
+		require.NoError(t, err)
+		require.Equal(t, count, marked)
+		require.ElementsMatch(t, want, marks())
+	}
+}
+
 func program(t *testing.T, body string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
