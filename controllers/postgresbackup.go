@@ -92,7 +92,7 @@ func (r *PostgresBackup) wish(b *v1.PostgresBackup, c *v1.PostgresCluster, other
 	case c == nil:
 		w.Obstacle = fmt.Sprintf("there is no PostgresCluster %s in namespace %s", b.Spec.Cluster, b.Namespace)
 		return w
-	case !c.DeletionTimestamp.IsZero():
+	case !c.DeletionTimestamp.IsZero() && b.Name != naming.FinalBackup(c.Name, string(c.UID)):
 		w.Obstacle, w.Hopeless = fmt.Sprintf("PostgresCluster %s is being deleted", c.Name), true
 	case c.Spec.Backup == nil:
 		w.Obstacle, w.Hopeless = fmt.Sprintf("PostgresCluster %s has no spec.backup, which says where backups go: add it, and create another PostgresBackup", c.Name), true

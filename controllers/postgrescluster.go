@@ -181,7 +181,7 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 		}
 	}
 	if name := firstBackup(o.Facts, *d); name != "" {
-		errs = append(errs, r.Writer.CreateBackup(ctx, c, name))
+		errs = append(errs, r.Writer.CreateBackup(ctx, c.Namespace, c.Name, name))
 	}
 	return renewAt, errors.Join(append(errs, r.carryOut(ctx, o, d))...)
 }
@@ -251,6 +251,8 @@ func (r *PostgresCluster) act(ctx context.Context, o observe.Observation, action
 		return r.ask(ctx, o, action)
 	case plan.ReplaceVolume: // unless it was bound meanwhile
 		return r.Writer.DeleteUnchanged(ctx, o.Objects.Get("PersistentVolumeClaim", naming.DataVolume(a.Instance)))
+	case plan.MakeFinalBackup:
+		return r.Writer.CreateBackup(ctx, o.Facts.Namespace, o.Facts.Name, a.Name)
 	case plan.RemoveInstances:
 		return r.deleteAll(ctx, o, func(kind, name string) bool { // the repository host takes their last WAL
 			return kind == "StatefulSet" && name != naming.Repository(o.Facts.Name)

@@ -236,4 +236,9 @@ type DeletionSpec struct {
 	// +kubebuilder:default=Retain
 	// +optional
 	Backups RetentionPolicy `json:"backups,omitempty"`
+
+	// finalBackup: true makes a last full backup before anything of a deleted cluster is removed. While it cannot be made the cluster
+	// stays, and says why; the annotation pgsteward.io/skip-final-backup=true deletes it without. Needs spec.backup.
+	// +optional
+	FinalBackup bool `json:"finalBackup,omitempty"`
 }

@@ -73,6 +73,10 @@ const (
 	ReasonHealthy = "Healthy"
 	// ReasonDeleting: the cluster is being deleted.
 	ReasonDeleting = "Deleting"
+	// ReasonFinalBackup: the cluster is being deleted, and its last backup is made before.
+	ReasonFinalBackup = "FinalBackup"
+	// ReasonFinalBackupFailed: the last backup of a cluster that is being deleted cannot be made, and the cluster stays.
+	ReasonFinalBackupFailed = "FinalBackupFailed"
 	// ReasonDeletionBlocked: the cluster is being deleted and something does not go.
 	ReasonDeletionBlocked = "DeletionBlocked"
 
@@ -85,6 +89,8 @@ const (
 	ReasonArchivingStarting = "ArchivingStarting"
 	// ReasonArchivingFailed: WAL cannot be archived; it is kept by the primary.
 	ReasonArchivingFailed = "ArchivingFailed"
+	// ReasonWALFillsVolume: WAL cannot be archived, and what is kept of it takes as much of the volume as is left.
+	ReasonWALFillsVolume = "WALFillsVolume"
 	// ReasonRepositoryUnavailable: the repository cannot be used.
 	ReasonRepositoryUnavailable = "RepositoryUnavailable"
 	// ReasonBackupsUnsupported: the image has no pgBackRest.

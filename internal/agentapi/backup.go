@@ -92,14 +92,21 @@ type Archive struct {
 	Failing  *time.Time `json:"failing,omitempty"`
 	// Error is what the repository said.
 	Error string `json:"error,omitempty"`
+	// KeptPercent is how much of the volume is WAL that waits to be archived, while archiving fails, and FreePercent what is free there.
+	// Both are rounded down to a multiple of 5, so that they change seldom.
+	KeptPercent int `json:"keptPercent,omitempty"`
+	FreePercent int `json:"freePercent,omitempty"`
 }
+
+// FillsVolume says that WAL that waits has taken as much room as is left, or more: if archiving fails for as long again, the volume is full.
+func (a *Archive) FillsVolume() bool { return a.KeptPercent > 0 && a.FreePercent <= a.KeptPercent }
 
 // WithoutPositions is the archive without what changes all the time.
 func (a *Archive) WithoutPositions() *Archive {
 	if a == nil {
 		return nil
 	}
-	archive := Archive{Failing: a.Failing, Error: a.Error}
+	archive := Archive{Failing: a.Failing, Error: a.Error, KeptPercent: a.KeptPercent, FreePercent: a.FreePercent}
 	if a.LastAt != nil {
 		archive.LastWAL = "some"
 	}

@@ -70,12 +70,12 @@ func (w *Writer) CancelBackup(ctx context.Context, agent *agentapi.Client, host,
 }
 
 // CreateBackup asks for a backup of the cluster, unless there is a PostgresBackup of that name.
-func (w *Writer) CreateBackup(ctx context.Context, c *v1.PostgresCluster, name string) error {
+func (w *Writer) CreateBackup(ctx context.Context, namespace, cluster, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	err := w.Client.Create(ctx, &v1.PostgresBackup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name, Labels: naming.ClusterLabels(c.Name)},
-		Spec:       v1.PostgresBackupSpec{Cluster: c.Name, Type: v1.BackupFull},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: naming.ClusterLabels(cluster)},
+		Spec:       v1.PostgresBackupSpec{Cluster: cluster, Type: v1.BackupFull},
 	})
 	if apierrors.IsAlreadyExists(err) {
 		return nil

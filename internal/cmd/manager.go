@@ -127,6 +127,9 @@ func newManager(config *rest.Config, options ctrl.Options, hooks webhooks, setti
 	if err := hooks.add(mgr, reader); err != nil {
 		return nil, err
 	}
+	if err := addMetrics(mgr, reader); err != nil {
+		return nil, err
+	}
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
 		return nil, fmt.Errorf("adding probes: %w", err)
 	}

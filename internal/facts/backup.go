@@ -3,6 +3,7 @@ package facts
 import (
 	"time"
 
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 )
 
@@ -28,6 +29,15 @@ type Backup struct {
 	Expired []ExpiredBackup
 	// First says that the PostgresBackup exists, or existed, that is made when there is no backup yet.
 	First bool
+}
+
+// FinalBackup is the backup that is wanted of a cluster before it is deleted.
+type FinalBackup struct {
+	// Name is that of its PostgresBackup. Asked says that it exists; Phase and Message are its status.
+	Name    string
+	Asked   bool
+	Phase   v1.BackupPhase
+	Message string
 }
 
 // ExpiredBackup is a PostgresBackup that tells of nothing any more.

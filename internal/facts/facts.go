@@ -96,6 +96,8 @@ type Cluster struct {
 	Leftovers []string
 	// Backup is what is known of backups; nil: the spec wants none.
 	Backup *Backup
+	// FinalBackup is the backup to make before the cluster goes; nil: none is wanted, or it is not being deleted.
+	FinalBackup *FinalBackup
 	// RepositoryVolume is the volume of the backups; nil: there is none.
 	RepositoryVolume *Volume
 	// Problems are what is wrong with the cluster as a whole, e.g. a storage class that does not exist.

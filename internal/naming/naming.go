@@ -70,6 +70,8 @@ const (
 	// AnnotationForceDelete, "true" on a PostgresCluster that is being deleted, lets it go although something of it does not; the
 	// garbage collector removes the rest when it can.
 	AnnotationForceDelete = "pgsteward.io/force-delete"
+	// AnnotationSkipFinalBackup, "true" on a PostgresCluster that is being deleted, deletes it without the last backup that its spec wants.
+	AnnotationSkipFinalBackup = "pgsteward.io/skip-final-backup"
 	// AnnotationSwitchover on a PostgresCluster is a wish: the name of the standby that is to become primary, or SwitchoverBest. The
 	// operator removes it when it has been carried out or refused.
 	AnnotationSwitchover = "pgsteward.io/switchover"
@@ -331,6 +333,9 @@ func BackupJobLabels(cluster string) map[string]string {
 
 // FirstBackup is the name of the PostgresBackup that is made when there is none yet of the stanza.
 func FirstBackup(cluster, stanza string) string { return cluster + "-" + stanza }
+
+// FinalBackup is the name of the PostgresBackup that is made before the cluster of that UID is deleted.
+func FinalBackup(cluster, uid string) string { return cluster + "-final-" + uid[:min(len(uid), 8)] }
 
 // ClusterLabels are on every object of the cluster.
 func ClusterLabels(cluster string) map[string]string {

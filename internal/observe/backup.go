@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -105,6 +106,24 @@ func (r *Reader) backups(ctx context.Context, c *v1.PostgresCluster, f *facts.Cl
 		b.HostReport = reports[naming.Repository(c.Name)].Status
 	}
 	return b, r.asked(ctx, c, b, wanted)
+}
+
+// finalBackup is what is known of the backup to make before the cluster goes; nil: none is wanted. Without data there is nothing to save.
+func (r *Reader) finalBackup(ctx context.Context, c *v1.PostgresCluster, f *facts.Cluster) (*facts.FinalBackup, error) {
+	if !f.Deleting || !c.Spec.Deletion.FinalBackup || c.Spec.Backup == nil || f.SystemIdentifier == "" ||
+		c.Annotations[naming.AnnotationSkipFinalBackup] == "true" {
+		return nil, nil //nolint:nilnil // there is nothing to know
+	}
+	final := &facts.FinalBackup{Name: naming.FinalBackup(c.Name, string(c.UID))}
+	b, err := r.Backup(ctx, types.NamespacedName{Namespace: c.Namespace, Name: final.Name})
+	if apierrors.IsNotFound(err) {
+		return final, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading PostgresBackup %s/%s: %w", c.Namespace, final.Name, err)
+	}
+	final.Asked, final.Phase, final.Message = true, b.Status.Phase, b.Status.Message
+	return final, nil
 }
 
 // repositoryImage is the image that the primary's Pod has; else that of the repository host's StatefulSet; empty: neither is there.
@@ -221,4 +240,16 @@ func (r *Reader) BackupsOf(ctx context.Context, cluster types.NamespacedName) ([
 func (r *Reader) Backup(ctx context.Context, key types.NamespacedName) (*v1.PostgresBackup, error) {
 	b := &v1.PostgresBackup{}
 	return b, r.Cache.Get(ctx, key, b)
+}
+
+// Everything is all PostgresClusters and PostgresBackups that the operator looks after.
+func (r *Reader) Everything(ctx context.Context) ([]v1.PostgresCluster, []v1.PostgresBackup, error) {
+	clusters, backups := &v1.PostgresClusterList{}, &v1.PostgresBackupList{}
+	if err := r.Cache.List(ctx, clusters); err != nil {
+		return nil, nil, fmt.Errorf("listing the PostgresClusters: %w", err)
+	}
+	if err := r.Cache.List(ctx, backups); err != nil {
+		return nil, nil, fmt.Errorf("listing the PostgresBackups: %w", err)
+	}
+	return clusters.Items, backups.Items, nil
 }

@@ -138,6 +138,9 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 	if f.Backup, err = r.backups(ctx, c, &f, host, wanted); err != nil {
 		return Observation{}, err
 	}
+	if f.FinalBackup, err = r.finalBackup(ctx, c, &f); err != nil {
+		return Observation{}, err
+	}
 	if f.Backup != nil {
 		f.Backup.Image = repositoryImage(objects, f.Holder, c.Name)
 	}

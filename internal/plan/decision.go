@@ -108,6 +108,9 @@ type ForgetPod struct{ Instance, PodUID string }
 // ReplaceVolume deletes the instance's volume claim, which was never bound, so that it is made anew.
 type ReplaceVolume struct{ Instance string }
 
+// MakeFinalBackup asks for the backup of that name, the last one of a cluster that is being deleted.
+type MakeFinalBackup struct{ Name string }
+
 // RemoveInstances deletes all StatefulSets of a cluster that is being deleted.
 type RemoveInstances struct{}
 
@@ -127,6 +130,7 @@ func (SwitchVersion) action()   {}
 func (ReplaceInstance) action() {}
 func (ForgetPod) action()       {}
 func (ReplaceVolume) action()   {}
+func (MakeFinalBackup) action() {}
 func (RemoveInstances) action() {}
 func (RemoveRest) action()      {}
 func (Release) action()         {}

@@ -4,7 +4,7 @@
 // A Decision has the Members that shall exist (objects are built and applied for them in every pass) and at most one Action
 // that removes or restarts something. The rules are tried in this order, and the first that applies decides:
 //
-//  1. delete: the cluster is being deleted: instances go first, then everything else, last the finalizer.
+//  1. delete: the cluster is being deleted: after a last backup, if one is wanted, instances go first, then everything else, last the finalizer.
 //  2. pause: an annotation says that the cluster is to be left alone: nothing is written but the status.
 //  3. access: the cluster's Secrets cannot be read yet: only what gives the right to is written.
 //  4. suspend: the spec says that no instance is to run: all are stopped, and keep their volumes.

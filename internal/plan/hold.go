@@ -10,7 +10,7 @@ import (
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
-// deletion removes a cluster's instances first, so that PostgreSQL stops in order, then the rest, then lets it go.
+// deletion makes a last backup, if one is wanted, and removes a cluster's instances, so that PostgreSQL stops in order, then the rest, then lets it go.
 func deletion(f *facts.Cluster) (Decision, bool) {
 	if !f.Deleting {
 		return Decision{}, false
@@ -25,6 +25,9 @@ func deletion(f *facts.Cluster) (Decision, bool) {
 		} else {
 			pods = append(pods, i.Name)
 		}
+	}
+	if last, wanted := finalBackup(f, d); wanted && !f.ForceDelete {
+		return last, true
 	}
 	switch {
 	case f.ForceDelete:

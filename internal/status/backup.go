@@ -150,8 +150,13 @@ func archiving(b *facts.Backup, now time.Time) metav1.Condition {
 		c.Reason, c.Message = v1.ReasonBackupsUnsupported, report.Error
 	case failing:
 		c.Reason = v1.ReasonArchivingFailed
-		c.Message = "WAL has not been archived since " + archive.Failing.UTC().Format(time.RFC3339) + ", and is kept by the primary: " +
-			cmp.Or(archive.Error, report.Error, "PostgreSQL's archive_command fails")
+		c.Message = "WAL has not been archived since " + archive.Failing.UTC().Format(time.RFC3339) + ", and is kept by the primary"
+		if archive.FillsVolume() {
+			c.Reason = v1.ReasonWALFillsVolume
+			c.Message += fmt.Sprintf(", where it fills the volume: %d %% are WAL that waits, %d %% are free. Mend the repository, or make spec.storage.size greater; a full volume stops writes",
+				archive.KeptPercent, archive.FreePercent)
+		}
+		c.Message += ": " + cmp.Or(archive.Error, report.Error, "PostgreSQL's archive_command fails")
 	case known && archive.LastAt != nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1.ReasonArchiving, "WAL is archived"
 	case report.Error != "":
@@ -189,7 +194,9 @@ func backupProblems(f *facts.Cluster) []facts.Problem {
 		return nil
 	}
 	var all []facts.Problem
-	if c := archiving(f.Backup, f.Now); c.Reason == v1.ReasonArchivingFailed || c.Reason == v1.ReasonBackupsUnsupported || c.Reason == v1.ReasonRepositoryUnavailable {
+	c := archiving(f.Backup, f.Now)
+	switch c.Reason {
+	case v1.ReasonArchivingFailed, v1.ReasonWALFillsVolume, v1.ReasonBackupsUnsupported, v1.ReasonRepositoryUnavailable:
 		all = append(all, facts.Problem{Reason: c.Reason, Message: "Backups: " + c.Message})
 	}
 	return all

@@ -58,7 +58,7 @@ func conditionEvents(previous, s v1.PostgresClusterStatus) []Event {
 	}
 	progressing := apimeta.FindStatusCondition(s.Conditions, v1.ConditionProgressing)
 	if before := apimeta.FindStatusCondition(previous.Conditions, v1.ConditionProgressing); progressing.Status == metav1.ConditionTrue && isStep(progressing.Reason) &&
-		(before == nil || before.Reason != progressing.Reason || (before.Message != progressing.Message && progressing.Reason != v1.ReasonDeleting)) {
+		(before == nil || before.Reason != progressing.Reason || (before.Message != progressing.Message && progressing.Reason != v1.ReasonDeleting && progressing.Reason != v1.ReasonFinalBackup)) {
 		events = append(events, Event{Reason: progressing.Reason, Action: "Reconcile", Message: progressing.Message})
 	}
 	ready := apimeta.FindStatusCondition(s.Conditions, v1.ConditionReady)
@@ -71,7 +71,7 @@ func conditionEvents(previous, s v1.PostgresClusterStatus) []Event {
 // isStep says whether the reason is of something done, not of something waited for.
 func isStep(reason string) bool {
 	switch reason {
-	case v1.ReasonSuspended, v1.ReasonCreatingInstances, v1.ReasonRemovingInstance, v1.ReasonRestartingInstance, v1.ReasonReplacingVolume, v1.ReasonDeleting,
+	case v1.ReasonSuspended, v1.ReasonCreatingInstances, v1.ReasonRemovingInstance, v1.ReasonRestartingInstance, v1.ReasonReplacingVolume, v1.ReasonDeleting, v1.ReasonFinalBackup,
 		v1.ReasonSwitchingOver, v1.ReasonUpdatingInstances, v1.ReasonReplacingInstance:
 		return true
 	}

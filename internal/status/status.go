@@ -196,7 +196,7 @@ func phase(in Input, s *v1.PostgresClusterStatus) v1.Phase {
 func problems(in Input) []facts.Problem {
 	f := &in.Facts
 	all := slices.Concat(in.Problems, f.Problems)
-	if in.Decision.Reason == v1.ReasonDeletionBlocked || in.Decision.AccessOnly {
+	if in.Decision.AccessOnly || in.Decision.Reason == v1.ReasonDeletionBlocked || in.Decision.Reason == v1.ReasonFinalBackupFailed {
 		all = append(all, facts.Problem{Reason: in.Decision.Reason, Message: in.Decision.Message})
 	}
 	if !f.Deleting {

@@ -2,6 +2,7 @@ package validate
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -13,7 +14,21 @@ import (
 
 // backups: the schedule fires some day, in a time zone that exists, and what a recovery begins with can be reached.
 func backups(q question) Verdict {
-	return Verdict{Errors: append(backupErrors(q.after), recoverySource(q)...)}
+	return Verdict{Errors: slices.Concat(backupErrors(q.after), finalBackup(q.after), recoverySource(q))}
+}
+
+// finalBackup: a last backup needs a place, which does not go with the cluster.
+func finalBackup(c *v1.PostgresCluster) field.ErrorList {
+	path := field.NewPath("spec", "deletion", "finalBackup")
+	switch {
+	case !c.Spec.Deletion.FinalBackup:
+		return nil
+	case c.Spec.Backup == nil:
+		return field.ErrorList{field.Invalid(path, true, "needs spec.backup, which says where the last backup goes; add it, or leave finalBackup out")}
+	case c.Spec.Deletion.Backups == v1.Delete && c.Spec.Backup.Repository.S3 == nil:
+		return field.ErrorList{field.Invalid(path, true, "spec.deletion.backups: Delete would remove the volume with the last backup at once; set that to Retain, or leave finalBackup out")}
+	}
+	return nil
 }
 
 // maxCronJobName is how long the name of a CronJob may be, so that there is room for the time in those of its Jobs.

@@ -52,6 +52,9 @@ type infoBackup struct {
 }
 
 const (
+	// codeNoFolder and codeNoInfo are the statuses of a stanza that was not made, or not to its end.
+	codeNoFolder = 1
+	codeNoInfo   = 3
 	// codeUnknown is the status of a stanza that cannot be read.
 	codeUnknown = 99
 	// annotationKey is under which name a backup's own is noted with it.
@@ -60,7 +63,7 @@ const (
 
 var types = map[string]backup.Type{"full": backup.Full, "diff": backup.Differential, "incr": backup.Incremental}
 
-// parseInfo reads what "info" says. That there is nothing yet is no error.
+// parseInfo reads what "info" says. A stanza without backups is there; one that was not made is not, and that is no error.
 func parseInfo(text []byte) ([]backup.Contents, error) {
 	var stanzas []infoStanza
 	if err := json.Unmarshal(text, &stanzas); err != nil {
@@ -68,7 +71,10 @@ func parseInfo(text []byte) ([]backup.Contents, error) {
 	}
 	all := make([]backup.Contents, 0, len(stanzas))
 	for _, stanza := range stanzas {
-		if stanza.Status.Code == codeUnknown {
+		switch stanza.Status.Code {
+		case codeNoFolder, codeNoInfo:
+			continue
+		case codeUnknown:
 			message := stanza.Status.Message
 			for _, repo := range stanza.Repo {
 				message = repo.Status.Message

@@ -87,8 +87,9 @@ func (r *Runner) Fail(why string) {
 	}
 }
 
-// Keep sees to it that the stanza exists and that what is in it is known. It is called again and again, by who is to do so.
-func (r *Runner) Keep(ctx context.Context, stanza string, now time.Time) {
+// Keep sees to it that the stanza exists and that what is in it is known. It is called again and again, by who is to do so. remote is
+// the address of the repository; empty: it is on this host.
+func (r *Runner) Keep(ctx context.Context, stanza, remote string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stanza != stanza {
@@ -99,8 +100,7 @@ func (r *Runner) Keep(ctx context.Context, stanza string, now time.Time) {
 		return
 	}
 	r.looking = true
-	ready := r.report.Ready
-	r.wait.Go(func() { r.look(ctx, stanza, ready) })
+	r.wait.Go(func() { r.look(ctx, stanza, remote) })
 }
 
 // Doubt has the repository looked at again soon, since something else says that it does not answer.
@@ -110,15 +110,18 @@ func (r *Runner) Doubt() {
 	r.next = time.Time{}
 }
 
-// look makes the stanza unless it is there, and reads what there is.
-func (r *Runner) look(ctx context.Context, stanza string, ready bool) {
-	var err error
-	if !ready {
-		err = r.Tool.CreateStanza(ctx, HostConfiguration, stanza)
-	}
+// look reads what there is, and makes the stanza if it is not there. Making it takes the archiver's lock, which an archiver that waits
+// for a repository out of reach does not let go: what is there already is not made again.
+func (r *Runner) look(ctx context.Context, stanza, remote string) {
 	var backups []backup.Backup
+	err := reach(ctx, remote)
 	if err == nil {
-		backups, err = r.list(ctx, stanza)
+		var found bool
+		if backups, found, err = r.list(ctx, stanza); err == nil && !found {
+			if err = r.Tool.CreateStanza(ctx, HostConfiguration, stanza); err == nil {
+				backups, _, err = r.list(ctx, stanza)
+			}
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,18 +151,18 @@ func (r *Runner) note(backups []backup.Backup, err error) {
 	}
 }
 
-// list is what is in the stanza.
-func (r *Runner) list(ctx context.Context, stanza string) ([]backup.Backup, error) {
+// list is what is in the stanza, and whether there is one.
+func (r *Runner) list(ctx context.Context, stanza string) ([]backup.Backup, bool, error) {
 	contents, err := r.Tool.Info(ctx, HostConfiguration, stanza)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for _, c := range contents {
 		if c.Stanza == stanza {
-			return c.Backups, nil
+			return c.Backups, true, nil
 		}
 	}
-	return nil, nil
+	return nil, false, nil
 }
 
 // Job is a backup to make.
@@ -201,7 +204,7 @@ func (r *Runner) make(ctx context.Context, job Job) {
 	if err == nil {
 		removing = r.retain(ctx, job)
 	}
-	backups, listErr := r.list(context.WithoutCancel(ctx), job.Stanza)
+	backups, _, listErr := r.list(context.WithoutCancel(ctx), job.Stanza)
 	r.mu.Lock()
 	ended := time.Now()
 	r.cancel(nil)
@@ -231,7 +234,7 @@ func (r *Runner) backup(ctx context.Context, job Job) (*backup.Backup, error) {
 	if _, err := r.Tool.Write(backupConfiguration, job.Settings); err != nil {
 		return nil, err
 	}
-	before, err := r.list(ctx, job.Stanza)
+	before, _, err := r.list(ctx, job.Stanza)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +248,7 @@ func (r *Runner) backup(ctx context.Context, job Job) (*backup.Backup, error) {
 	if err := r.Tool.Backup(ctx, backupConfiguration, job.Stanza, kind, request.Name); err != nil {
 		return nil, err
 	}
-	after, err := r.list(ctx, job.Stanza)
+	after, _, err := r.list(ctx, job.Stanza)
 	if err != nil {
 		return nil, fmt.Errorf("the backup was made, and then the repository could not be read: %w", err)
 	}
@@ -265,7 +268,7 @@ func (r *Runner) retain(ctx context.Context, job Job) error {
 	if job.Retention <= 0 {
 		return nil
 	}
-	backups, err := r.list(ctx, job.Stanza)
+	backups, _, err := r.list(ctx, job.Stanza)
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (s Settings) Configuration() (string, error) {
 		{"compress-level", "3"},
 		{"process-max", "2"},
 		{"archive-async", "y"},
-		{"archive-timeout", "120"},
+		{"archive-timeout", "60"},
 		{"io-timeout", "60"},
 		{"tls-server-cert-file", s.TLS.Cert},
 		{"tls-server-key-file", s.TLS.Key},
@@ -186,12 +186,8 @@ func (s Settings) bucket() ([]option, error) {
 	if err != nil {
 		return nil, err
 	}
-	port := endpoint.Port()
-	if port == "" {
-		port = "443"
-	}
 	options := []option{
-		{"repo1-type", "s3"}, {"repo1-s3-bucket", r.Bucket}, {"repo1-s3-endpoint", endpoint.Hostname()}, {"repo1-storage-port", port},
+		{"repo1-type", "s3"}, {"repo1-s3-bucket", r.Bucket}, {"repo1-s3-endpoint", endpoint.Hostname()}, {"repo1-storage-port", portOf(endpoint)},
 		{"repo1-s3-region", r.Region}, {"repo1-s3-uri-style", style}, {"repo1-s3-key", key}, {"repo1-s3-key-secret", secret},
 	}
 	if authority := filepath.Join(s.Secrets, FileAuthority); exists(authority) {

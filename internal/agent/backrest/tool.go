@@ -124,7 +124,7 @@ func (t *Tool) RestoreCommand(name, stanza, folder string) string {
 
 // CreateStanza makes the stanza in the repository, if it is not there.
 func (t *Tool) CreateStanza(ctx context.Context, name, stanza string) error {
-	ctx, cancel := context.WithTimeout(ctx, stanzaBound)
+	ctx, cancel := context.WithTimeoutCause(ctx, stanzaBound, fmt.Errorf("the repository gave no answer for %s", stanzaBound))
 	defer cancel()
 	_, err := t.run(ctx, name, "--stanza="+stanza, "stanza-create")
 	return err
@@ -132,7 +132,7 @@ func (t *Tool) CreateStanza(ctx context.Context, name, stanza string) error {
 
 // Info is what the repository has.
 func (t *Tool) Info(ctx context.Context, name string, stanza string) ([]backup.Contents, error) {
-	ctx, cancel := context.WithTimeout(ctx, infoBound)
+	ctx, cancel := context.WithTimeoutCause(ctx, infoBound, fmt.Errorf("the repository gave no answer for %s", infoBound))
 	defer cancel()
 	args := []string{"info", "--output=json", "--log-level-stderr=error"}
 	if stanza != "" {

@@ -185,7 +185,7 @@ func (h *Host) configure(ctx context.Context) string {
 		h.server.again()
 	}
 	if stanza != "" {
-		h.runner.Keep(ctx, stanza, time.Now())
+		h.runner.Keep(ctx, stanza, "", time.Now())
 	}
 	return ""
 }

@@ -20,6 +20,8 @@ var importRules = []importRule{
 	// The only reader and the only writer.
 	{"internal/observe/...", []string{"apis/...", "internal/agentapi", "internal/backup", "internal/credential", "internal/facts", "internal/postgres", "internal/naming"}},
 	{"internal/apply/...", []string{"apis/...", "internal/agentapi", "internal/facts", "internal/naming"}},
+	// What Prometheus sees.
+	{"internal/metrics", []string{"apis/..."}},
 	// The operator's webhook, and its certificate.
 	{"internal/admission", []string{"apis/...", "internal/observe", "internal/validate", "internal/facts", "internal/naming"}},
 	{"internal/webhookcert", []string{"internal/credential", "internal/naming"}},

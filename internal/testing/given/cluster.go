@@ -51,6 +51,12 @@ func (b *ClusterBuilder) Since(d time.Duration) *ClusterBuilder {
 // Forced is a cluster whose deletion is not to wait.
 func (b *ClusterBuilder) Forced() *ClusterBuilder { b.f.ForceDelete = true; return b }
 
+// FinalBackup is the backup that is wanted before a cluster that is being deleted goes.
+func (b *ClusterBuilder) FinalBackup(final facts.FinalBackup) *ClusterBuilder {
+	b.f.FinalBackup = &final
+	return b
+}
+
 // Paused is a cluster that is to be left alone.
 func (b *ClusterBuilder) Paused() *ClusterBuilder { b.f.Paused = true; return b }
 
