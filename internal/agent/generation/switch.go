@@ -40,11 +40,15 @@ type Switch struct {
 	// Stop stops PostgreSQL here; it stays stopped until Run returns. HandOver makes the target the holder of the Lease.
 	Stop     func(ctx context.Context) error
 	HandOver func(ctx context.Context) error
+	// NextXID is the next transaction, as the server that is stopped here has noted it.
+	NextXID func() (uint64, error)
 	// Mark writes to the volume that this server is the origin, with the slots that the target has for it; Unmark that it is not.
 	Mark   func(reverse map[string]string) error
 	Unmark func() error
 
 	pairs []*pair
+	// last is the transaction of which everything before it has arrived.
+	last uint64
 	// began is when writes were paused, and steps are what was done since, each with when it was.
 	began time.Time
 	steps []any
@@ -148,9 +152,8 @@ func (s *Switch) endClients(ctx context.Context) error {
 // drain waits until everything that was ever committed here has arrived there.
 func (s *Switch) drain(ctx context.Context) error {
 	c := s.pairs[0].from
-	// its commit flushes all that was committed before
-	if _, err := c.Exec(ctx, "SELECT pg_logical_emit_message(true, 'pgsteward', 'switchover')"); err != nil {
-		return fmt.Errorf("writing the last record: %w", err)
+	if err := s.emitLast(ctx); err != nil {
+		return err
 	}
 	var end string
 	if err := c.QueryRow(ctx, "SELECT pg_current_wal_flush_lsn()::text").Scan(&end); err != nil {
@@ -178,6 +181,40 @@ func (s *Switch) drain(ctx context.Context) error {
 			return fmt.Errorf("%s did not receive everything in time", s.Target)
 		}
 	}
+}
+
+// emitLast writes the transaction that is to be the last one here. No earlier one is under way then, and its commit flushes all of them.
+func (s *Switch) emitLast(ctx context.Context) error {
+	for {
+		var open bool
+		err := s.pairs[0].from.QueryRow(ctx, `SELECT pg_current_xact_id()::text::bigint, pg_snapshot_xmin(snapshot) <> pg_current_xact_id()
+			FROM pg_current_snapshot() AS snapshot, pg_logical_emit_message(true, 'pgsteward', 'switchover')`).Scan(&s.last, &open)
+		if err != nil {
+			return fmt.Errorf("writing the last record: %w", err)
+		}
+		if !open {
+			return nil
+		}
+		if err := s.endClients(ctx); err != nil {
+			return err
+		}
+		if err := wait(ctx, drainPoll); err != nil {
+			return errors.New("transactions that write did not end")
+		}
+	}
+}
+
+// nothingCame makes sure that no transaction came after the last one. A session that was let in before clients were kept out, and shows
+// only when it has proved who it is, can be no earlier seen.
+func (s *Switch) nothingCame() error {
+	next, err := s.NextXID()
+	switch {
+	case err != nil:
+		return fmt.Errorf("looking whether anything was written at the last moment: %w", err)
+	case next != s.last+1:
+		return fmt.Errorf("%d transactions began when everything before was moved", next-s.last-1)
+	}
+	return nil
 }
 
 // moveDatabase ends the way there, sets the sequences, and begins the way back.
@@ -209,6 +246,9 @@ func (s *Switch) give(ctx context.Context) error {
 		return fmt.Errorf("stopping PostgreSQL: %w", err)
 	}
 	s.did("stopped")
+	if err := s.nothingCame(); err != nil {
+		return err
+	}
 	reverse := map[string]string{}
 	for _, p := range s.pairs {
 		if p.reverse != "" {
