@@ -91,15 +91,15 @@ func (s *Switch) emitLast(ctx context.Context) error {
 	}
 }
 
-// nothingCame makes sure that no transaction came after the last one. A session that was let in before clients were kept out, and shows
-// only when it has proved who it is, can be no earlier seen.
+// nothingCame makes sure that no transaction came after the last one. A session that was let in before clients were kept out shows only
+// when it has proved who it is: no question to the server can tell that there is none.
 func (s *Switch) nothingCame() error {
 	next, err := s.NextXID()
 	switch {
 	case err != nil:
 		return fmt.Errorf("looking whether anything was written at the last moment: %w", err)
 	case next != s.last+1:
-		return fmt.Errorf("%d transactions began when everything before was moved", next-s.last-1)
+		return fmt.Errorf("%d transactions began at the last moment, behind what was moved, and would be lost", next-s.last-1)
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func TestSwitch(t *testing.T) {
 	late = l.source.Connect("postgres")
 	_, err := late.Exec(t.Context(), "SET application_name = 'pgsteward late'") // it is not ended
 	require.NoError(t, err)
-	require.ErrorContains(t, move(), "1 transactions began")
+	require.ErrorContains(t, move(), "1 transactions began at the last moment")
 	assert.False(t, handedOver)
 	assert.Equal(t, []bool{true, false}, closed, "clients may come again")
 
