@@ -117,7 +117,7 @@ func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 // wishes are the annotations that mean something to a pass.
 var wishes = []string{
 	naming.AnnotationPaused, naming.AnnotationForceDelete, naming.AnnotationSwitchover, naming.AnnotationFenced, naming.AnnotationForceFailover,
-	naming.AnnotationRestart,
+	naming.AnnotationRestart, naming.AnnotationUpgradeSwitchover, naming.AnnotationUpgradeRetry, naming.AnnotationUpgradePreflight,
 }
 
 // wanted drops what is not the user's wish: the status that we write ourselves, and what other tools annotate.
