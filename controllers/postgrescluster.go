@@ -124,7 +124,7 @@ func (r *PostgresCluster) wanted(c *v1.PostgresCluster) observe.Wanted {
 	size := build.StorageSize(c)
 	schedule, zone, _ := build.Schedule(c)
 	wanted := observe.Wanted{
-		Image: r.Settings.Image(c), Storage: size.Value(), MaximumLag: build.MaximumLag(c), NodeLostAfter: build.NodeLostAfter(c),
+		Image: r.Settings.Image(c), Versions: r.Settings.Versions(c), Storage: size.Value(), MaximumLag: build.MaximumLag(c), NodeLostAfter: build.NodeLostAfter(c),
 		SpecHash: build.SpecHash(c), Outdated: func(pod *corev1.Pod) bool { return build.Outdated(c, pod) },
 		Schedule: schedule, TimeZone: zone,
 	}

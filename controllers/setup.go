@@ -117,7 +117,8 @@ func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 // wishes are the annotations that mean something to a pass.
 var wishes = []string{
 	naming.AnnotationPaused, naming.AnnotationForceDelete, naming.AnnotationSwitchover, naming.AnnotationFenced, naming.AnnotationForceFailover,
-	naming.AnnotationRestart, naming.AnnotationSkipFinalBackup,
+	naming.AnnotationRestart, naming.AnnotationUpgradeSwitchover, naming.AnnotationUpgradeRetry, naming.AnnotationUpgradePreflight,
+	naming.AnnotationSkipFinalBackup,
 }
 
 // wanted drops what is not the user's wish: the status that we write ourselves, and what other tools annotate.

@@ -237,7 +237,8 @@ func (a *Agent) settings(w *world, upstream string) postgres.Settings {
 	}
 	settings.VolumeSize = a.volumeSize
 	detached := a.detach || w.server.Detached && a.outside
-	settings.Closed = a.switching.isClosed() || detached
+	settings.Still = a.switching.isClosed()
+	settings.Closed = settings.Still || detached
 	settings.Upgrade = a.config.Upgrade != nil && (a.config.Upgrade.Seed != "" || a.config.Upgrade.Origin != "")
 	settings.ArchiveCommand = a.archiveCommand()
 	if !detached { // nobody waits for what a detached server commits

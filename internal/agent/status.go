@@ -54,6 +54,9 @@ func (a *Agent) publish(w world, result outcome) bool {
 	if a.outside && status.Ready && !a.expects(w.now) { // as it should be, but not for clients
 		notReady = "PostgreSQL " + status.LiveVersion + " is live, and this is " + a.versionOf(a.options.Instance)
 	}
+	if a.expects(w.now) && w.server.Running && w.server.Stopping == 0 {
+		notReady = "" // clients are sent here already: one probe that fails while it takes over would keep them away for seconds
+	}
 	a.board.Set(status)
 	a.health.Beat(a.config != nil && result.state != "", notReady)
 	return status.Ready && (status.Role == agentapi.RolePrimary || status.Streaming || a.outside)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/pgsteward/pgsteward/internal/agent/datadir"
 	"github.com/pgsteward/pgsteward/internal/agent/generation"
 	"github.com/pgsteward/pgsteward/internal/agent/lease"
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
@@ -171,9 +172,9 @@ func (a *Agent) keepSwitching(ctx context.Context, w *world) {
 	}
 	a.log.Info("Moving the writes to the other generation", "target", request.Target, "to", request.To)
 	place := a.place(ctx)
-	members := a.membersOf(request.To)
+	members, volume := a.membersOf(request.To), a.volume
 	s.task = a.begin(ctx, "switch", func(ctx context.Context) error {
-		pause, err := a.runSwitch(ctx, place, *request, members)
+		pause, err := a.runSwitch(ctx, place, *request, members, volume)
 		s.end(pause, err)
 		return err
 	})
@@ -191,7 +192,9 @@ func (a *Agent) membersOf(version string) []string {
 }
 
 // runSwitch moves the writes.
-func (a *Agent) runSwitch(ctx context.Context, place *generation.Place, request agentapi.UpgradeSwitchoverRequest, members []string) (time.Duration, error) {
+func (a *Agent) runSwitch(ctx context.Context, place *generation.Place, request agentapi.UpgradeSwitchoverRequest, members []string,
+	volume *datadir.Volume,
+) (time.Duration, error) {
 	preparing, cancel := context.WithTimeout(ctx, switchPrepare)
 	defer cancel()
 	system, err := a.targetSystem(preparing, request)
@@ -209,6 +212,13 @@ func (a *Agent) runSwitch(ctx context.Context, place *generation.Place, request 
 		},
 		Close: a.closeClients,
 		Stop:  a.stopForSwitch,
+		NextXID: func() (uint64, error) {
+			found, err := volume.Inspect()
+			if err == nil && !found.Control.StoppedCleanly() {
+				err = errors.New("PostgreSQL did not stop in an orderly way")
+			}
+			return found.Control.NextXID, err
+		},
 		Mark: func(reverse map[string]string) error {
 			return place.MarkOrigin(marker, request.Reverse, reverse)
 		},

@@ -200,10 +200,34 @@ func switchTo(t *testing.T, c *testCluster, from *testAgent, request agentapi.Up
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), short)
 	defer cancel()
+	ready := c.agents[request.Target].watchReady()
 	require.NoError(t, c.client(naming.OperatorUser).UpgradeSwitchover(ctx, from.address, request))
 	status := from.await(upgradeBound, "done with the switchover", func(s agentapi.Status) bool {
 		return s.Upgrade != nil && s.Upgrade.Switchover != nil && s.Upgrade.Switchover.To == request.To && s.Upgrade.Switchover.Ended != nil
 	})
 	require.Empty(t, status.Upgrade.Switchover.Refused)
 	t.Logf("to %s: paused for %d ms", request.To, status.Upgrade.Switchover.PauseMillis)
+	c.agents[request.Target].awaitReady(agentapi.RolePrimary)
+	assert.Empty(t, ready(), "Services send clients there from before the pause on, without a gap")
+}
+
+// watchReady watches whether the instance is ready for the kubelet; what it returns ends that, and says why it was not any more after
+// it had been.
+func (a *testAgent) watchReady() (lost func() []string) {
+	ctx, stop := context.WithCancel(context.Background())
+	a.cluster.t.Cleanup(stop)
+	var watching sync.WaitGroup
+	var reasons []string
+	watching.Go(func() {
+		ticker := time.NewTicker(5 * time.Millisecond)
+		defer ticker.Stop()
+		for was := false; ctx.Err() == nil; <-ticker.C {
+			reason := a.agent.health.Ready()
+			if was && reason != "" {
+				reasons = append(reasons, reason)
+			}
+			was = reason == ""
+		}
+	})
+	return func() []string { stop(); watching.Wait(); return reasons }
 }

@@ -117,6 +117,8 @@ type Upgrade struct {
 	Window, MaxPause time.Duration
 	// Retry changes when a failed upgrade is to begin again. Check is the major for which a preflight is wanted; empty: for none.
 	Retry, Check string
+	// Versions are those of the images that majors would have, by major (18: 18.6), as far as they are known.
+	Versions map[string]string
 	// SyncRequired is how many standbys commits wait for without exception; 0: none.
 	SyncRequired int
 }

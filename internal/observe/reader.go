@@ -39,6 +39,7 @@ type Reader struct {
 // Wanted is what the spec means after defaults, which observe does not know.
 type Wanted struct {
 	Image         string
+	Versions      map[string]string // of images that majors would have
 	Storage       int64
 	MaximumLag    int64
 	NodeLostAfter time.Duration
@@ -131,6 +132,7 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 	f.SystemIdentifier = cmp.Or(f.SystemIdentifier, systemOfVolumes(f.Volumes))
 	f.Live = liveVersion(c, &f, lease)
 	f.Upgrade, f.Images = upgradeFacts(c), imagesOf(c, &f, objects)
+	f.Upgrade.Versions = wanted.Versions
 	if f.StorageClasses, err = r.StorageClasses(ctx); err != nil {
 		return Observation{}, err
 	}

@@ -62,6 +62,20 @@ func TestTold(t *testing.T) {
 	assert.Equal(t, plan.RestartInstance{Instance: "prod-db-2", PodUID: "uid-of-prod-db-2-0"}, plan.Decide(f).Action)
 }
 
+// TestTold_check: the preflight is told which version the new image has, as far as that is known.
+func TestTold_check(t *testing.T) {
+	t.Parallel()
+	f := upgrading(v1.UpgradeStatus{Phase: v1.UpgradePreflight}, given.Member(3).Standby().Ready().Runs("16")).Facts()
+	f.Upgrade.Versions = map[string]string{"17": "17.12", "18": "18.6"}
+	assert.Equal(t, "17.12", plan.Decide(f).Upgrade.ToVersion)
+	f.Upgrade.Versions = nil
+	assert.Empty(t, plan.Decide(f).Upgrade.ToVersion)
+
+	f = given.Cluster("prod-db").HasSystem().Wants("16").Upgrade(facts.Upgrade{Check: "18", Versions: map[string]string{"18": "18.6"}}, nil).
+		With(given.Member(1).Primary().Ready(), given.Member(2).Standby().Ready(), given.Member(3).Standby().Ready()).Facts()
+	assert.Equal(t, &agentapi.Upgrade{From: "16", To: "18", ToVersion: "18.6", Check: true}, plan.Decide(f).Upgrade)
+}
+
 // TestUpgradeHoldsOthers: scaling and rolling wait while an upgrade is under way, and what is told can be acted upon.
 func TestUpgradeHoldsOthers(t *testing.T) {
 	t.Parallel()
@@ -96,6 +110,12 @@ func TestSwitchVersion(t *testing.T) {
 	f.Upgrade.Status = d.UpgradeStatus
 	again := plan.Decide(f)
 	assert.Equal(t, plan.None{}, again.Action, "it was asked")
+
+	third := given.Member(3).Detached().ReadyAside().Runs("17").Upgrades(agentapi.UpgradeStatus{ID: "a1b2c1", Seed: &agentapi.SeedStatus{Stage: agentapi.SeedFollowing}})
+	f.Instances[2] = given.Cluster("prod-db").With(third).Facts().Instances[0]
+	again = plan.Decide(f)
+	assert.Equal(t, v1.UpgradeSwitchingOver, again.UpgradeStatus.Phase, "that the target follows no more is part of it")
+	assert.Equal(t, f.Upgrade.Status.ProgressAt, again.UpgradeStatus.ProgressAt)
 }
 
 // TestUnlabelledPods: Pods that an earlier operator made have no version on them; during an upgrade they are of the old one.

@@ -36,6 +36,8 @@ type Settings struct {
 	PrimarySlot     string
 	// ReadOnly makes transactions read-only unless their client says otherwise; it is stronger than the user's setting.
 	ReadOnly bool
+	// Still does so while writes are moved away, and autovacuum begins nothing.
+	Still bool
 	// Promoting is for a standby that is about to be promoted: no query keeps it from replaying; it is stronger than the user's settings.
 	Promoting bool
 	// Closed keeps clients out, by pg_hba.conf; Upgrade lets in the role of major upgrades. They are no parameters.
@@ -94,6 +96,9 @@ func (s Settings) Merge() (merged Parameters, refused []string) {
 	}
 	if s.ReadOnly {
 		merged["default_transaction_read_only"] = "on"
+	}
+	if s.Still { // also for sessions that pg_hba.conf has let in before
+		merged["default_transaction_read_only"], merged["autovacuum"] = "on", "off"
 	}
 	if s.Promoting {
 		merged["max_standby_streaming_delay"], merged["max_standby_archive_delay"] = "0", "0"

@@ -110,10 +110,10 @@ func TestParseControl(t *testing.T) {
 func TestParseControl_real(t *testing.T) {
 	t.Parallel()
 	for major, want := range map[string]Control{
-		"15": {SystemIdentifier: "7713734891461808142", Position: Position{1, 0x1752CA0}},
-		"16": {SystemIdentifier: "7713734891087028239", Position: Position{1, 0x1721290}},
-		"17": {SystemIdentifier: "7713733961711869977", Position: Position{1, 0x1749AE0}},
-		"18": {SystemIdentifier: "7713734890383482895", Position: Position{1, 0x1766068}},
+		"15": {SystemIdentifier: "7713734891461808142", Position: Position{1, 0x1752CA0}, NextXID: 724},
+		"16": {SystemIdentifier: "7713734891087028239", Position: Position{1, 0x1721290}, NextXID: 730},
+		"17": {SystemIdentifier: "7713733961711869977", Position: Position{1, 0x1749AE0}, NextXID: 738},
+		"18": {SystemIdentifier: "7713734890383482895", Position: Position{1, 0x1766068}, NextXID: 752},
 	} {
 		content, err := os.ReadFile("testdata/pg_control." + major)
 		require.NoError(t, err)

@@ -49,6 +49,10 @@ func (p *pass) attempt() {
 		p.giveUp(fmt.Sprintf("%s: %s", u.Seed, text(status.Problem)))
 		return
 	}
+	if u.AskedAt != nil { // the switch itself sees to it that the seed has everything, and stops it from following
+		p.switchover(u.Seed, u.To, f.Upgrade.Window > 0)
+		return
+	}
 	if !p.caughtUp(status) {
 		return
 	}

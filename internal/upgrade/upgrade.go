@@ -53,7 +53,7 @@ func (p *pass) told() {
 	f, u := p.f, p.u
 	if u == nil || u.Phase.Final() {
 		if to := f.Upgrade.Check; later(to, f.Live) {
-			p.step.Config = &agentapi.Upgrade{From: f.Live, To: to, Check: true}
+			p.step.Config = &agentapi.Upgrade{From: f.Live, To: to, ToVersion: f.Upgrade.Versions[to], Check: true}
 		}
 		return
 	}
@@ -63,6 +63,9 @@ func (p *pass) told() {
 	}
 	if u.Origin != "" && !slices.Contains(u.Rolled, u.Origin) {
 		config.Origin = u.Origin
+	}
+	if config.Check {
+		config.ToVersion = f.Upgrade.Versions[u.To]
 	}
 	switch f.Upgrade.Method {
 	case v1.UpgradePhysical:

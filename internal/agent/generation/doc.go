@@ -47,12 +47,15 @@
 // right ID. Then, timed from the first step:
 //
 //  1. Marker "switching", with the target. pg_hba.conf lets in nobody but our own roles; reloaded, and seen to be in force.
-//     Clients are ended until none is left.
-//  2. E = the insert position; every slot's confirmed position must reach E. Not within the bound: pg_hba.conf as before, marker
-//     removed, refused. Prepared transactions that exist refuse it as well.
+//     Transactions are read-only unless they say otherwise, also of sessions that are being let in just now. Clients are
+//     ended until none is left.
+//  2. A last transaction, with none before it under way, and E = the position behind it; every slot's confirmed position must reach E.
+//     Not within the bound: pg_hba.conf as before, marker removed, refused. Prepared transactions that exist refuse it as well.
 //  3. On the target: subscriptions disabled; sequences set; if there is a way back, slots for it made, with nothing before them that
 //     the old side does not have.
-//  4. PostgreSQL is stopped: from here nothing can be written here, whatever happens. Marker "origin".
+//  4. PostgreSQL is stopped: from here nothing can be written here, whatever happens. Its control file must say that no transaction followed
+//     the last one: a session that was let in before shows only when it has proved who it is, so that it may have come after 2. Else refused
+//     as in 5. Marker "origin".
 //  5. One update of the Lease: holder, version, system identifier, position, members. It fails for certain: PostgreSQL starts again as
 //     primary, and refused. Not known: it is read again, and what it says is so.
 //  6. The target's agent sees that it holds the Lease, opens, labels Pods, and drops the disabled subscriptions. This side starts

@@ -40,11 +40,15 @@ type Switch struct {
 	// Stop stops PostgreSQL here; it stays stopped until Run returns. HandOver makes the target the holder of the Lease.
 	Stop     func(ctx context.Context) error
 	HandOver func(ctx context.Context) error
+	// NextXID is the next transaction, as the server that is stopped here has noted it.
+	NextXID func() (uint64, error)
 	// Mark writes to the volume that this server is the origin, with the slots that the target has for it; Unmark that it is not.
 	Mark   func(reverse map[string]string) error
 	Unmark func() error
 
 	pairs []*pair
+	// last is the transaction of which everything before it has arrived.
+	last uint64
 	// began is when writes were paused, and steps are what was done since, each with when it was.
 	began time.Time
 	steps []any
@@ -117,69 +121,6 @@ func (s *Switch) move(ctx context.Context) error {
 	return err
 }
 
-// others are the sessions that may write: all but those of the agents.
-const others = `FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
-	AND usename IS DISTINCT FROM '` + naming.UpgradeUser + `' AND NOT (application_name LIKE 'pgsteward%' AND client_addr IS NULL)`
-
-func (s *Switch) clients(ctx context.Context) (left int, err error) {
-	if err := s.pairs[0].from.QueryRow(ctx, "SELECT count(*) "+others).Scan(&left); err != nil {
-		return 0, fmt.Errorf("looking for clients: %w", err)
-	}
-	return left, nil
-}
-
-// endClients ends all clients' sessions; none comes any more.
-func (s *Switch) endClients(ctx context.Context) error {
-	for quiet := 0; quiet < 2; {
-		var ended int
-		if err := s.pairs[0].from.QueryRow(ctx, "SELECT count(pg_terminate_backend(pid)) "+others).Scan(&ended); err != nil {
-			return fmt.Errorf("ending clients' sessions: %w", err)
-		}
-		if quiet++; ended > 0 {
-			quiet = 0
-		}
-		if err := wait(ctx, drainPoll); err != nil {
-			return errors.New("clients' sessions did not end")
-		}
-	}
-	return nil
-}
-
-// drain waits until everything that was ever committed here has arrived there.
-func (s *Switch) drain(ctx context.Context) error {
-	c := s.pairs[0].from
-	// its commit flushes all that was committed before
-	if _, err := c.Exec(ctx, "SELECT pg_logical_emit_message(true, 'pgsteward', 'switchover')"); err != nil {
-		return fmt.Errorf("writing the last record: %w", err)
-	}
-	var end string
-	if err := c.QueryRow(ctx, "SELECT pg_current_wal_flush_lsn()::text").Scan(&end); err != nil {
-		return fmt.Errorf("asking for the last position: %w", err)
-	}
-	var names []string
-	for _, p := range s.pairs {
-		names = append(names, naming.UpgradeSlot(s.ID, p.oid))
-	}
-	for {
-		var arrived int
-		err := c.QueryRow(ctx, "SELECT count(*) FROM pg_replication_slots WHERE slot_name = ANY($1) AND confirmed_flush_lsn >= $2::pg_lsn",
-			names, end).Scan(&arrived)
-		if err != nil {
-			return fmt.Errorf("waiting until everything has arrived: %w", err)
-		}
-		if arrived == len(names) {
-			return nil
-		}
-		// a subscription commits without waiting for its disk, and confirms what is there: this commit makes it be
-		if _, err := s.pairs[0].to.Exec(ctx, "SELECT pg_logical_emit_message(true, 'pgsteward', 'switchover')"); err != nil {
-			return fmt.Errorf("waiting until everything has arrived: %w", err)
-		}
-		if err := wait(ctx, drainPoll); err != nil {
-			return fmt.Errorf("%s did not receive everything in time", s.Target)
-		}
-	}
-}
-
 // moveDatabase ends the way there, sets the sequences, and begins the way back.
 func (s *Switch) moveDatabase(ctx context.Context, p *pair) error {
 	subscription := pgx.Identifier{naming.UpgradeSlot(s.ID, p.oid)}.Sanitize()
@@ -209,6 +150,9 @@ func (s *Switch) give(ctx context.Context) error {
 		return fmt.Errorf("stopping PostgreSQL: %w", err)
 	}
 	s.did("stopped")
+	if err := s.nothingCame(); err != nil {
+		return err
+	}
 	reverse := map[string]string{}
 	for _, p := range s.pairs {
 		if p.reverse != "" {

@@ -20,6 +20,9 @@ const WithoutIdentity = `SELECT n.nspname, c.relname, c.relreplident::text, i.re
 		SELECT FROM pg_index k WHERE k.indrelid = c.oid AND k.indisvalid AND k.indislive AND k.indimmediate AND k.indisunique AND
 			CASE c.relreplident WHEN 'd' THEN k.indisprimary WHEN 'i' THEN k.indisreplident ELSE false END)`
 
+// columnVersions restricts relations to those with a column that has a version, which minor releases of 15 to 17 began to set.
+const columnVersions = `WHERE EXISTS (SELECT FROM pg_attribute a, unnest(a.attoptions) AS o WHERE a.attrelid = c.oid AND starts_with(o, 'pg_attver='))`
+
 // full are the oids of the tables that have the replica identity FULL, or will get it.
 const full = `(SELECT oid FROM (` + WithoutIdentity + `) w UNION
 	SELECT oid FROM pg_class WHERE relkind = 'r' AND relpersistence = 'p' AND oid >= 16384 AND relreplident = 'f')`
@@ -78,6 +81,16 @@ var followChecks = []check{
 			SELECT FROM pg_opclass o JOIN pg_am m ON m.oid = o.opcmethod AND m.amname IN ('btree', 'hash') WHERE o.opcdefault AND (o.opcintype = t.oid OR
 				EXISTS (SELECT FROM pg_cast k WHERE k.castsource = t.oid AND k.casttarget = o.opcintype AND k.castmethod = 'b' AND k.castcontext = 'i')))`,
 		message: "Tables without a primary key whose columns are of types that cannot be compared: their updates and deletes cannot be carried over. Add a primary key, or change json to jsonb",
+	},
+	{
+		name: "ColumnVersions", severity: agentapi.SeverityBlocker, applies: func(in Input) bool { return lacksColumnVersions(in) == yes },
+		query:   relation + userRelations + columnVersions,
+		message: "PostgreSQL up to 18.6, which the operator's image of 18 has, does not know the option pg_attver that this server has set on columns, so that neither pg_upgrade nor a copy of the schema would come to its end: name an image with a later PostgreSQL 18 in spec.image, or upgrade to 17",
+	},
+	{
+		name: "ColumnVersions", severity: agentapi.SeverityWarning, applies: func(in Input) bool { return lacksColumnVersions(in) == maybe },
+		query:   relation + userRelations + columnVersions,
+		message: "PostgreSQL up to 18.6 does not know the option pg_attver that this server has set on columns: the upgrade would end with pg_upgrade's refusal. Make sure that the new image has a later one",
 	},
 	{
 		name: "GeneratedKey", severity: agentapi.SeverityBlocker, applies: Input.follows,

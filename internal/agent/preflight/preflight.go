@@ -26,6 +26,8 @@ type Dial func(ctx context.Context, database string) (*pgx.Conn, error)
 type Input struct {
 	// From and To are the majors.
 	From, To int
+	// ToVersion is what the new image has, such as 18.6; empty: it is not known.
+	ToVersion string
 	// Method is how the data is to be made; empty: pg_upgrade if it can be used, else a logical copy.
 	Method agentapi.UpgradeMethod
 	// Parameters are those that the user has set.

@@ -171,3 +171,36 @@ func TestRemoved(t *testing.T) {
 	assert.Empty(t, removed(Input{From: 17, To: 18}))
 	assert.Equal(t, []string{"db_user_namespace", "old_snapshot_threshold", "trace_recovery_messages"}, removed(Input{From: 16, To: 18}))
 }
+
+func TestLacksColumnVersions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		to      int
+		version string
+		want    answer
+	}{
+		{17, "17.12", no}, {17, "", no}, {18, "18.6", yes}, {18, "18.0", yes}, {18, "18.7", maybe}, {18, "", maybe}, {18, "18beta1", maybe},
+		{18, "17.12", maybe},
+	} {
+		assert.Equal(t, c.want, lacksColumnVersions(Input{From: 17, To: c.to, ToVersion: c.version}), "%d %q", c.to, c.version)
+	}
+}
+
+// TestCheck_columnVersions: what a server notes with columns is told if the new one may refuse it, and it blocks if that is known.
+func TestCheck_columnVersions(t *testing.T) {
+	server := someServer(t)
+	server.Exec("postgres", "CREATE TABLE marked (a int PRIMARY KEY)")
+	server.Exec("postgres", "UPDATE pg_attribute SET attoptions = '{pg_attver=1}' WHERE attrelid = 'marked'::regclass AND attnum = 1")
+	for version, severity := range map[string]agentapi.Severity{"18.6": blocker, "18.7": warning, "": warning} {
+		findings, err := Check(t.Context(), server.Open, Input{From: 17, To: 18, ToVersion: version, FreeBytes: plenty})
+		require.NoError(t, err)
+		if found := find(findings, "ColumnVersions"); assert.NotNil(t, found, version) {
+			assert.Equal(t, severity, found.Severity, version)
+			assert.Contains(t, found.Objects, "public.marked")
+			assert.Contains(t, found.Message, "18.6")
+		}
+	}
+	findings, err := Check(t.Context(), server.Open, Input{From: 16, To: 17, ToVersion: "17.12", FreeBytes: plenty})
+	require.NoError(t, err)
+	assert.Nil(t, find(findings, "ColumnVersions"))
+}

@@ -32,7 +32,8 @@ type Server struct {
 	// User is whom its programs run as; nil: as the test.
 	User *syscall.Credential
 
-	t *testing.T
+	t   *testing.T
+	cmd *exec.Cmd
 }
 
 // Bin is the folder with the programs of a major. The test is skipped if there is none.
@@ -150,6 +151,7 @@ func (s *Server) Start() {
 	cmd := s.command("postgres", arguments...)
 	cmd.Stdout, cmd.Stderr = log, log
 	require.NoError(t, cmd.Start())
+	s.cmd = cmd
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGINT)
 		_ = cmd.Wait()
@@ -166,6 +168,13 @@ func (s *Server) Start() {
 		}
 		return c.Close(context.Background()) == nil
 	}, startBound, often, "PostgreSQL %d starts", s.Major)
+}
+
+// Stop stops the server in an orderly way, whoever is connected. It may be started again.
+func (s *Server) Stop() {
+	s.t.Helper()
+	require.NoError(s.t, s.cmd.Process.Signal(syscall.SIGINT))
+	require.NoError(s.t, s.cmd.Wait())
 }
 
 // Conninfo is a connection string of the superuser.
