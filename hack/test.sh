@@ -37,7 +37,7 @@ install_packages() {
 }
 
 unit() {
-  bin/gotestsum --format pkgname --format-hide-empty-pkg --jsonfile "$LOGS/unit.json" -- -count 1 -timeout 15m ./...
+  bin/gotestsum --format pkgname --format-hide-empty-pkg --jsonfile "$LOGS/unit.json" -- -count 1 -timeout 25m ./...
 }
 
 e2e() {
