@@ -17,10 +17,11 @@ NODES=${NODES:-3}
 LOGS=$BIN/test # where parts leave their records
 
 # --- parts ---------------------------------------------------------------------------------------------------------------
-# install_packages: PostgreSQL for the agent's tests, without the cluster that Debian's package would start; shellcheck for verify
+# install_packages: PostgreSQL and pgBackRest for the agent's tests, without the cluster that Debian's package would start; shellcheck for verify
 install_packages() {
   local missing=()
   compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
+  command -v pgbackrest >/dev/null || missing+=(pgbackrest)
   command -v shellcheck >/dev/null || missing+=(shellcheck)
   [ ${#missing[@]} -gt 0 ] || return 0
   if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
