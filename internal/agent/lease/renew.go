@@ -195,7 +195,7 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 		lease.Annotations = map[string]string{}
 	}
 	if record.Holder == "" && k.holding { // it was made anew
-		for _, name := range []string{naming.AnnotationSync, naming.AnnotationSyncMode, naming.AnnotationTimeline, naming.AnnotationTimelineStart} {
+		for _, name := range []string{naming.AnnotationVersion, naming.AnnotationSync, naming.AnnotationSyncMode, naming.AnnotationTimeline, naming.AnnotationTimelineStart} {
 			if value, ok := k.kept[name]; ok {
 				lease.Annotations[name] = value
 			}
@@ -218,6 +218,23 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 // published before may be more: that stays, since it says what whoever takes over must not lack. The agent must not be the holder any more from now on, whatever comes of
 // it: only what is then read from the API server says who is.
 func (k *Keeper) HandOver(ctx context.Context, target string, end postgres.Position, clean bool) error {
+	return k.handOver(ctx, target, func(annotations map[string]string, now *metav1.MicroTime) {
+		if clean || end.Compare(parsePosition(annotations[naming.AnnotationPosition])) > 0 {
+			annotations[naming.AnnotationPosition] = formatPosition(end)
+		}
+		delete(annotations, naming.AnnotationEnd)
+		if clean {
+			annotations[naming.AnnotationEnd] = formatEnd(election.End{By: k.self, Position: end}, now)
+		}
+	})
+}
+
+// HandOverTo is HandOver to an instance of another generation, which becomes the live one by the same update.
+func (k *Keeper) HandOverTo(ctx context.Context, target string, next Generation) error {
+	return k.handOver(ctx, target, func(annotations map[string]string, _ *metav1.MicroTime) { next.putIn(annotations) })
+}
+
+func (k *Keeper) handOver(ctx context.Context, target string, note func(annotations map[string]string, now *metav1.MicroTime)) error {
 	k.Hold(false)
 	k.writing.Lock()
 	defer k.writing.Unlock()
@@ -230,13 +247,7 @@ func (k *Keeper) HandOver(ctx context.Context, target string, end postgres.Posit
 		lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
 		delete(lease.Annotations, naming.AnnotationHolderPod)
-		if clean || end.Compare(recordOf(lease).Position) > 0 {
-			lease.Annotations[naming.AnnotationPosition] = formatPosition(end)
-		}
-		delete(lease.Annotations, naming.AnnotationEnd)
-		if clean {
-			lease.Annotations[naming.AnnotationEnd] = formatEnd(election.End{By: k.self, Position: end}, &now)
-		}
+		note(lease.Annotations, &now)
 	})
 	if err != nil {
 		return fmt.Errorf("handing the lease to %s: %w", target, err)

@@ -1,0 +1,117 @@
+package generation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
+
+// prepare does what needs no pause, and looks whether the rest will go well.
+func (s *Switch) prepare(ctx context.Context) error {
+	first, err := s.Local(ctx, "postgres")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = first.Close(context.WithoutCancel(ctx)) }()
+	if err := s.connect(ctx, first); err != nil {
+		return err
+	}
+	var prepared int
+	if err := first.QueryRow(ctx, "SELECT count(*) FROM pg_prepared_xacts").Scan(&prepared); err != nil {
+		return fmt.Errorf("looking for prepared transactions: %w", err)
+	}
+	if prepared > 0 {
+		return fmt.Errorf("there are %d prepared transactions, which would be lost; commit or roll them back (pg_prepared_xacts)", prepared)
+	}
+	if err := s.behind(ctx, first, switchNear); err != nil {
+		return err
+	}
+	if err := s.each(ctx, s.prepareDatabase); err != nil {
+		return err
+	}
+	if missing, err := GlobalDifferences(ctx, s.pairs[0].from, s.pairs[0].to); err != nil || len(missing) > 0 {
+		return errors.Join(err, differ("", missing))
+	}
+	if _, err := first.Exec(ctx, "CHECKPOINT"); err != nil { // so that the shutdown has little to write
+		return fmt.Errorf("writing a checkpoint: %w", err)
+	}
+	return nil
+}
+
+// connect opens the connections that are used in the pause, to every database that is carried over.
+func (s *Switch) connect(ctx context.Context, first *pgx.Conn) error {
+	rows, err := first.Query(ctx, "SELECT datname, oid FROM pg_database WHERE NOT datistemplate AND datallowconn ORDER BY 1")
+	if err != nil {
+		return fmt.Errorf("looking for databases: %w", err)
+	}
+	s.pairs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*pair, error) {
+		p := &pair{}
+		return p, row.Scan(&p.name, &p.oid)
+	})
+	if err != nil {
+		return fmt.Errorf("looking for databases: %w", err)
+	}
+	return s.each(ctx, func(ctx context.Context, p *pair) (err error) {
+		if p.from, err = s.Local(ctx, p.name); err != nil {
+			return err
+		}
+		if p.to, err = s.Remote(ctx, p.name); err != nil {
+			return fmt.Errorf("connecting to %s, database %s: %w", s.Target, p.name, err)
+		}
+		return nil
+	})
+}
+
+// prepareDatabase looks whether both sides have the same, and prepares the way back on the target.
+func (s *Switch) prepareDatabase(ctx context.Context, p *pair) error {
+	missing, err := Differences(ctx, p.from, p.to)
+	if err != nil || len(missing) > 0 {
+		return errors.Join(err, differ(p.name, missing))
+	}
+	if !s.Reverse {
+		return nil
+	}
+	if err := InstallDDLGuard(ctx, p.to); err != nil { // what is changed there now would be missing on the way back
+		return err
+	}
+	if err := FixIdentities(ctx, p.to); err != nil {
+		return err
+	}
+	return ensurePublication(ctx, p.to)
+}
+
+func differ(database string, missing []string) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	where := "the new server"
+	if database != "" {
+		where += ", database " + database + ","
+	}
+	return fmt.Errorf("%s lacks what was made since it was: %v; remove it, or make it there too", where, missing[:min(len(missing), 10)])
+}
+
+// behind says which subscription is not active, or too far behind.
+func (s *Switch) behind(ctx context.Context, c *pgx.Conn, near int64) error {
+	for _, p := range s.pairs {
+		var active bool
+		var lag int64
+		err := c.QueryRow(ctx, `SELECT active, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), confirmed_flush_lsn)::bigint
+			FROM pg_replication_slots WHERE slot_name = $1`, naming.UpgradeSlot(s.ID, p.oid)).Scan(&active, &lag)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return fmt.Errorf("database %s has no replication slot %s", p.name, naming.UpgradeSlot(s.ID, p.oid))
+		case err != nil:
+			return fmt.Errorf("looking at the replication slots: %w", err)
+		case !active:
+			return fmt.Errorf("%s does not follow database %s", s.Target, p.name)
+		case lag > near:
+			return fmt.Errorf("%s is %d bytes behind in database %s", s.Target, lag, p.name)
+		}
+	}
+	return nil
+}
