@@ -61,6 +61,9 @@ func (r *PostgresBackup) Reconcile(ctx context.Context, request ctrl.Request) (c
 	wish := r.wish(b, c, others)
 	decision := backup.Next(wish)
 	next := status.Backup(b.Status, wish, decision, c)
+	if decision.Step == backup.Complete && c != nil {
+		next.Location = build.BackupLocation(c, next.Label)
+	}
 	// the status first: should we end here, the attempt counts as lost, while one that is not in the status would run unseen
 	if err := r.tell(ctx, b, next); err != nil {
 		return ctrl.Result{}, err

@@ -94,6 +94,11 @@ type PostgresBackupStatus struct {
 	// +optional
 	Label string `json:"label,omitempty"`
 
+	// location is where it is, in words: the bucket or the volume claim, and the folder there. It stays true when the cluster is gone,
+	// and is where a recovery finds it.
+	// +optional
+	Location string `json:"location,omitempty"`
+
 	// instance whose data was read.
 	// +optional
 	Instance string `json:"instance,omitempty"`

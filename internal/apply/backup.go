@@ -83,7 +83,7 @@ func (w *Writer) CreateBackup(ctx context.Context, namespace, cluster, name stri
 	return classify(err, "PostgresBackup "+name)
 }
 
-// ForgetBackup deletes the PostgresBackup of that UID, whose backup is gone.
+// ForgetBackup deletes the PostgresBackup of that UID, whose backup is gone, or goes with its cluster.
 func (w *Writer) ForgetBackup(ctx context.Context, namespace, name, uid string) error {
 	return w.Delete(ctx, &v1.PostgresBackup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}})
 }
