@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
@@ -57,6 +58,37 @@ func (w *Writer) BackupStatus(ctx context.Context, b *v1.PostgresBackup, status 
 func (w *Writer) Backup(ctx context.Context, agent *agentapi.Client, host string, request agentapi.BackupRequest) error {
 	if err := agent.Backup(ctx, host, request); err != nil {
 		return fmt.Errorf("asking for the backup %s: %w", request.Name, err)
+	}
+	return nil
+}
+
+// RemoveBackup asks for a backup to be removed from the repository.
+func (w *Writer) RemoveBackup(ctx context.Context, agent *agentapi.Client, host string, request agentapi.RemovalRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if err := agent.RemoveBackup(ctx, host, request); err != nil {
+		return fmt.Errorf("asking for the removal of the backup %s: %w", request.Label, err)
+	}
+	return nil
+}
+
+// BackupFinalizer sets or removes our finalizer of a PostgresBackup.
+func (w *Writer) BackupFinalizer(ctx context.Context, b *v1.PostgresBackup, want bool) error {
+	before := b.DeepCopy()
+	changed := false
+	if want {
+		changed = controllerutil.AddFinalizer(b, naming.BackupFinalizer)
+	} else {
+		changed = controllerutil.RemoveFinalizer(b, naming.BackupFinalizer)
+	}
+	if !changed {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	err := w.Client.Patch(ctx, b, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("changing the finalizer of PostgresBackup %s/%s: %w", b.Namespace, b.Name, err))
 	}
 	return nil
 }

@@ -232,7 +232,7 @@ func expired(one *v1.PostgresBackup, report agentapi.RepositoryReport, retention
 		return retention > 0 && now.Sub(finished.Time) > retention
 	}
 	_, system, ok := backup.ParseStanza(report.Stanza)
-	if !ok || !report.Known || system != one.Status.SystemIdentifier || !report.At.After(finished.Add(expiryGrace)) {
+	if !ok || !report.Known || system != one.Status.SystemIdentifier || !NewerThan(report, finished.Time) {
 		return false
 	}
 	return !slices.ContainsFunc(report.Backups, func(b backup.Backup) bool { return b.Label == one.Status.Label })
