@@ -68,7 +68,9 @@ func TestFinalBackup(t *testing.T) {
 	t.Run("done without", func(t *testing.T) {
 		t.Parallel()
 		s := deleted(t)
-		s.change(func(c *v1.PostgresCluster) { c.Annotations = map[string]string{naming.AnnotationSkipFinalBackup: "true"} })
+		s.change(func(c *v1.PostgresCluster) {
+			c.Annotations = map[string]string{naming.AnnotationSkipFinalBackup: "true"}
+		})
 		s.until("the cluster is gone", s.gone)
 	})
 	t.Run("a cluster without data has nothing to save", func(t *testing.T) {

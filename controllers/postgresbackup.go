@@ -31,6 +31,7 @@ type PostgresBackup struct {
 
 // +kubebuilder:rbac:groups=pgsteward.io,resources=postgresbackups,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=pgsteward.io,resources=postgresbackups/status,verbs=get;patch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch;create;patch;delete
 
 // Reconcile is one pass over one PostgresBackup.
@@ -42,10 +43,8 @@ func (r *PostgresBackup) Reconcile(ctx context.Context, request ctrl.Request) (c
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading PostgresBackup %s: %w", request.NamespacedName, err)
 	}
-	if b.Status.Phase == v1.BackupCompleted || b.Status.Phase == v1.BackupFailed || !b.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil
-	}
-	if r.Writer.OutdatedBackup(b) {
+	ended := b.Status.Phase == v1.BackupCompleted || b.Status.Phase == v1.BackupFailed
+	if !ended && r.Writer.OutdatedBackup(b) {
 		return ctrl.Result{RequeueAfter: outdatedRecheck}, nil
 	}
 	c, err := r.Reader.Cluster(ctx, types.NamespacedName{Namespace: b.Namespace, Name: b.Spec.Cluster})
@@ -58,15 +57,29 @@ func (r *PostgresBackup) Reconcile(ctx context.Context, request ctrl.Request) (c
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if !b.DeletionTimestamp.IsZero() {
+		return r.remove(ctx, b, c, others)
+	}
+	if ended {
+		return ctrl.Result{}, r.Writer.BackupFinalizer(ctx, b, keeps(b, c))
+	}
 	wish := r.wish(b, c, others)
 	decision := backup.Next(wish)
 	next := status.Backup(b.Status, wish, decision, c)
+	if decision.Step == backup.Complete && c != nil {
+		next.Location = build.BackupLocation(c, next.Label)
+	}
 	// the status first: should we end here, the attempt counts as lost, while one that is not in the status would run unseen
 	if err := r.tell(ctx, b, next); err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := r.act(ctx, b, c, wish, decision); err != nil {
 		return ctrl.Result{}, err
+	}
+	if decision.Step == backup.Complete {
+		if err := r.Writer.BackupFinalizer(ctx, b, keeps(b, c)); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	return ctrl.Result{RequeueAfter: decision.Recheck}, nil
 }
@@ -121,6 +134,9 @@ func (r *PostgresBackup) wish(b *v1.PostgresBackup, c *v1.PostgresCluster, other
 
 // comesBefore says whether the other backup, of the same cluster, is to end before this one begins: one at a time, the oldest first.
 func comesBefore(other, b *v1.PostgresBackup) bool {
+	if removing(other) { // the repository is for one at a time
+		return other.UID != b.UID
+	}
 	if other.UID == b.UID || other.Status.Phase == v1.BackupCompleted || other.Status.Phase == v1.BackupFailed {
 		return false
 	}
@@ -184,7 +200,7 @@ func (r *PostgresBackup) tell(ctx context.Context, b *v1.PostgresBackup, next v1
 		return nil
 	}
 	kind := corev1.EventTypeNormal
-	if slices.Contains([]string{v1.ReasonBackupFailed, v1.ReasonWaitingForCluster}, next.Reason) {
+	if slices.Contains([]string{v1.ReasonBackupFailed, v1.ReasonWaitingForCluster, v1.ReasonBackupNeeded, v1.ReasonBackupRemovalFailed}, next.Reason) {
 		kind = corev1.EventTypeWarning
 	}
 	if next.Reason != "" {

@@ -228,8 +228,10 @@ func (r *PostgresCluster) carryOut(ctx context.Context, o observe.Observation, d
 // act carries out the decision's action.
 func (r *PostgresCluster) act(ctx context.Context, o observe.Observation, action plan.Action) error {
 	switch a := action.(type) {
-	case plan.None, plan.Release:
+	case plan.None:
 		return nil
+	case plan.Release: // what is left if it is forced
+		return r.forgetBackups(ctx, o)
 	case plan.RemoveInstance:
 		// the volume first: it stays until the Pod is gone, and if we end here the instance is still there to be removed
 		if a.DeleteVolume {
@@ -258,12 +260,12 @@ func (r *PostgresCluster) act(ctx context.Context, o observe.Observation, action
 			return kind == "StatefulSet" && name != naming.Repository(o.Facts.Name)
 		})
 	case plan.RemoveRest:
-		return r.deleteAll(ctx, o, func(kind, name string) bool {
+		return errors.Join(r.forgetBackups(ctx, o), r.deleteAll(ctx, o, func(kind, name string) bool {
 			if name == naming.RepositoryVolume(o.Facts.Name) {
 				return a.DeleteBackups || kind != "PersistentVolumeClaim"
 			}
 			return kind != "PersistentVolumeClaim" || a.DeleteVolumes
-		})
+		}))
 	default:
 		return fmt.Errorf("controllers: no action %T", action)
 	}
@@ -315,6 +317,15 @@ func (r *PostgresCluster) deleteAll(ctx context.Context, o observe.Observation, 
 			}
 			errs = append(errs, r.Writer.Delete(ctx, object))
 		}
+	}
+	return errors.Join(errs...)
+}
+
+// forgetBackups deletes the PostgresBackups that go with the cluster.
+func (r *PostgresCluster) forgetBackups(ctx context.Context, o observe.Observation) error {
+	var errs []error
+	for _, record := range o.Facts.BackupRecords {
+		errs = append(errs, r.Writer.ForgetBackup(ctx, o.Facts.Namespace, record.Name, record.UID))
 	}
 	return errors.Join(errs...)
 }

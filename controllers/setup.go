@@ -63,24 +63,31 @@ func (r *PostgresCluster) SetupWithManager(mgr ctrl.Manager, changes Changes) er
 // SetupWithManager makes the manager call Reconcile when a PostgresBackup, its cluster or an agent's report changes.
 func (r *PostgresBackup) SetupWithManager(mgr ctrl.Manager, changes Changes) error {
 	return ctrl.NewControllerManagedBy(mgr).
-		For(&v1.PostgresBackup{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1.PostgresBackup{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentClusters}).
 		Watches(&v1.PostgresCluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
-			return r.unfinished(ctx, client.ObjectKeyFromObject(object))
+			return r.backups(ctx, client.ObjectKeyFromObject(object), func(*v1.PostgresBackup) bool { return true })
 		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.TypedChannel(changes, handler.TypedEnqueueRequestsFromMapFunc(r.unfinished))).
 		Complete(r)
 }
 
-// unfinished are the cluster's PostgresBackups that have not ended.
+// unfinished are the cluster's PostgresBackups that have not ended, or are being deleted.
 func (r *PostgresBackup) unfinished(ctx context.Context, cluster types.NamespacedName) []reconcile.Request {
+	return r.backups(ctx, cluster, func(b *v1.PostgresBackup) bool {
+		return b.Status.Phase != v1.BackupCompleted && b.Status.Phase != v1.BackupFailed || !b.DeletionTimestamp.IsZero()
+	})
+}
+
+// backups are the cluster's PostgresBackups of that kind.
+func (r *PostgresBackup) backups(ctx context.Context, cluster types.NamespacedName, which func(*v1.PostgresBackup) bool) []reconcile.Request {
 	all, err := r.Reader.BackupsOf(ctx, cluster)
 	if err != nil {
 		return nil // they look again by themselves
 	}
 	var requests []reconcile.Request
 	for i := range all {
-		if phase := all[i].Status.Phase; phase != v1.BackupCompleted && phase != v1.BackupFailed {
+		if which(&all[i]) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all[i])})
 		}
 	}

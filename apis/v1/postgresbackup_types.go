@@ -78,7 +78,7 @@ type PostgresBackupStatus struct {
 	// +optional
 	Phase BackupPhase `json:"phase,omitempty"`
 
-	// reason is why it waits, or failed, in one word.
+	// reason is why it waits, failed, or does not go, in one word.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
@@ -93,6 +93,11 @@ type PostgresBackupStatus struct {
 	// label is its name in the repository.
 	// +optional
 	Label string `json:"label,omitempty"`
+
+	// location is where it is, in words: the bucket or the volume claim, and the folder there. It stays true when the cluster is gone,
+	// and is where a recovery finds it.
+	// +optional
+	Location string `json:"location,omitempty"`
 
 	// instance whose data was read.
 	// +optional
@@ -134,6 +139,10 @@ type PostgresBackupStatus struct {
 	// +optional
 	RepositorySize *resource.Quantity `json:"repositorySize,omitempty"`
 
+	// removal is how far the removal of its backup from the repository has come, once it is deleted; reason and message say it in words.
+	// +optional
+	Removal *BackupRemoval `json:"removal,omitempty"`
+
 	// version is the PostgreSQL version that was backed up, such as 16.14.
 	// +optional
 	Version string `json:"version,omitempty"`
@@ -141,6 +150,25 @@ type PostgresBackupStatus struct {
 	// systemIdentifier is that of the PostgreSQL system.
 	// +optional
 	SystemIdentifier string `json:"systemIdentifier,omitempty"`
+}
+
+// BackupRemoval is how far the removal of a backup has come.
+type BackupRemoval struct {
+	// runner is the Pod that is to remove it.
+	// +optional
+	Runner string `json:"runner,omitempty"`
+
+	// attempts is how often that was begun.
+	// +optional
+	Attempts int32 `json:"attempts,omitempty"`
+
+	// startedAt is when the last attempt began.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+
+	// failingSince is since when it cannot be removed. After half an hour it is left in the repository.
+	// +optional
+	FailingSince *metav1.Time `json:"failingSince,omitempty"`
 }
 
 // BackupStatus is what there is to say of a cluster's backups beside their times.

@@ -231,8 +231,9 @@ type DeletionSpec struct {
 	// +optional
 	Volumes RetentionPolicy `json:"volumes,omitempty"`
 
-	// backups: Retain keeps the backups of a deleted cluster: the repository's volume, or what is in the bucket. Delete removes the
-	// volume; what is in a bucket stays in any case.
+	// backups: Retain keeps the backups of a deleted cluster: the repository's volume, or what is in the bucket, and the
+	// PostgresBackups, which say where they are. Delete removes the volume and the PostgresBackups; what is in a bucket stays in any
+	// case.
 	// +kubebuilder:default=Retain
 	// +optional
 	Backups RetentionPolicy `json:"backups,omitempty"`

@@ -112,6 +112,15 @@ const (
 	ReasonWaitingForCluster = "WaitingForCluster"
 	// ReasonWaitingForBackup: a backup waits for another one to end.
 	ReasonWaitingForBackup = "WaitingForBackup"
+	// ReasonBackupNeeded: a PostgresBackup is deleted and stays, since others need its backup, or nothing else could be recovered from.
+	ReasonBackupNeeded = "BackupNeeded"
+	// ReasonRemovingBackup and ReasonBackupRemoved: the backup of a deleted PostgresBackup is being removed, and is gone.
+	ReasonRemovingBackup = "RemovingBackup"
+	ReasonBackupRemoved  = "BackupRemoved"
+	// ReasonBackupRemovalFailed: the backup of a deleted PostgresBackup cannot be removed now.
+	ReasonBackupRemovalFailed = "BackupRemovalFailed"
+	// ReasonBackupLeft: a PostgresBackup is gone, and its backup stays in the repository.
+	ReasonBackupLeft = "BackupLeft"
 	// ReasonBackupNotConfigured: the cluster has no spec.backup.
 	ReasonBackupNotConfigured = "BackupNotConfigured"
 

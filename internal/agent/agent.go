@@ -256,7 +256,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		Board: a.board, Log: a.log,
 		Fresh: a.freshStatus, Promise: a.promise, Switchover: a.askSwitchover, HandOver: a.askHandOver,
 		Restart: a.askRestart, UpgradeSwitchover: a.askUpgradeSwitchover, UpgradeExpect: a.askUpgradeExpect,
-		Backup: a.askBackup, CancelBackup: a.cancelBackup,
+		Backup: a.askBackup, CancelBackup: a.cancelBackup, RemoveBackup: a.askRemoval,
 	}
 	a.run(func() {
 		serve.Run(background, a.address(a.options.Ports.Agent), api.Handler(), a.certificates().Server(), a.log)

@@ -10,10 +10,10 @@ import (
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 )
 
-// backupAsked is a backup that somebody has asked for, and where the loop's answer goes.
+// backupAsked is something about backups that somebody has asked for, and where the loop's answer goes.
 type backupAsked struct {
-	request agentapi.BackupRequest
-	answer  chan error
+	begin  func(background context.Context, w *world) error
+	answer chan error
 }
 
 // answerBound is how long a request waits for the loop.
@@ -21,7 +21,16 @@ const answerBound = 5 * time.Second
 
 // askBackup has the loop begin a backup, or say why it does not.
 func (a *Agent) askBackup(request agentapi.BackupRequest) error {
-	asked := backupAsked{request: request, answer: make(chan error, 1)}
+	return a.askLoop(func(background context.Context, w *world) error { return a.beginBackup(background, w, request) })
+}
+
+// askRemoval has the loop begin to remove a backup, or say why it does not.
+func (a *Agent) askRemoval(request agentapi.RemovalRequest) error {
+	return a.askLoop(func(background context.Context, _ *world) error { return a.beginRemoval(background, request) })
+}
+
+func (a *Agent) askLoop(begin func(background context.Context, w *world) error) error {
+	asked := backupAsked{begin: begin, answer: make(chan error, 1)}
 	timeout := time.NewTimer(answerBound)
 	defer timeout.Stop()
 	select {
@@ -53,7 +62,7 @@ func (a *Agent) takeBackups(background context.Context, w *world) {
 	for {
 		select {
 		case asked := <-a.backupsAsked:
-			asked.answer <- a.beginBackup(background, w, asked.request)
+			asked.answer <- asked.begin(background, w)
 		default:
 			return
 		}
@@ -63,16 +72,10 @@ func (a *Agent) takeBackups(background context.Context, w *world) {
 // beginBackup begins a backup of the data here, if this is where it is to be read.
 func (a *Agent) beginBackup(background context.Context, w *world, request agentapi.BackupRequest) error {
 	b := &a.backups
-	switch {
-	case a.config.Backup == nil:
-		return errors.New("the cluster has no spec.backup")
-	case b.missing != nil:
-		return b.missing
-	case a.config.Backup.Repository.Kind == agentapi.RepositoryHost:
-		return errors.New("the repository host makes the backups")
-	case !b.usable:
-		return errors.New("the repository cannot be used yet")
-	case w.state == nil || w.server.Stopping != 0:
+	if err := a.canUseRepository(); err != nil {
+		return err
+	}
+	if w.state == nil || w.server.Stopping != 0 {
 		return errors.New("PostgreSQL does not run")
 	}
 	self := a.options.Instance
@@ -95,4 +98,31 @@ func (a *Agent) beginBackup(background context.Context, w *world, request agenta
 		Request: request, Stanza: b.stanza, Settings: settings,
 		Retention: time.Duration(a.config.Backup.RetentionDays) * 24 * time.Hour,
 	})
+}
+
+// canUseRepository is why the repository cannot be used from here.
+func (a *Agent) canUseRepository() error {
+	b := &a.backups
+	switch {
+	case a.config.Backup == nil:
+		return errors.New("the cluster has no spec.backup")
+	case b.missing != nil:
+		return b.missing
+	case a.config.Backup.Repository.Kind == agentapi.RepositoryHost:
+		return errors.New("the repository host makes the backups, and removes them")
+	case !b.usable:
+		return errors.New("the repository cannot be used yet")
+	}
+	return nil
+}
+
+// beginRemoval begins to remove a backup of the system whose data is here.
+func (a *Agent) beginRemoval(background context.Context, request agentapi.RemovalRequest) error {
+	if err := a.canUseRepository(); err != nil {
+		return err
+	}
+	if request.Stanza != a.backups.stanza {
+		return fmt.Errorf("the backups of this instance are in the stanza %s, not in %s", a.backups.stanza, request.Stanza)
+	}
+	return a.backups.runner.Remove(background, request)
 }

@@ -200,6 +200,6 @@ func (a *Agent) describeBackups(status *agentapi.Status) {
 		return
 	}
 	if b.runner != nil {
-		status.Repository, status.Backup = b.runner.Report(), b.runner.Run()
+		status.Repository, status.Backup, status.Removal = b.runner.Report(), b.runner.Run(), b.runner.Removal()
 	}
 }

@@ -11,6 +11,8 @@ const (
 	PathBackup = "/v1/backup"
 	// PathBackupCancel takes a BackupRequest of which only the ID counts: the backup of that ID ends. 202 in any case.
 	PathBackupCancel = "/v1/backup/cancel"
+	// PathBackupRemove takes a RemovalRequest: 202 if it has begun, how it goes is in the Status; 409 and why if it cannot.
+	PathBackupRemove = "/v1/backup/remove"
 )
 
 // Kinds of repositories.
@@ -81,6 +83,25 @@ type BackupRun struct {
 	Ended  *time.Time     `json:"ended,omitempty"`
 	Error  string         `json:"error,omitempty"`
 	Result *backup.Backup `json:"result,omitempty"`
+}
+
+// RemovalRequest asks for a backup to be removed from the repository.
+type RemovalRequest struct {
+	// ID is the attempt's: a request of the same ID as the removal that runs, or ran last, is answered as if it was begun just now.
+	ID string `json:"id"`
+	// Stanza is that of the present PostgreSQL system, Label the backup's in it.
+	Stanza string `json:"stanza"`
+	Label  string `json:"label"`
+}
+
+// RemovalRun is the removal of a backup that runs, or the last one that ran, in this process.
+type RemovalRun struct {
+	ID      string    `json:"id"`
+	Label   string    `json:"label"`
+	Started time.Time `json:"started"`
+	// Ended is when it ended; nil before. Error is why it failed; empty if it did not.
+	Ended *time.Time `json:"ended,omitempty"`
+	Error string     `json:"error,omitempty"`
 }
 
 // Archive is how a primary's WAL goes into the repository.

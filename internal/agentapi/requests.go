@@ -97,6 +97,11 @@ func (c *Client) CancelBackup(ctx context.Context, host, id string) error {
 	return c.post(ctx, host, PathBackupCancel, BackupRequest{ID: id}, nil)
 }
 
+// RemoveBackup asks the agent at host, or the repository host, to remove a backup. A *RefusedError says why it will not.
+func (c *Client) RemoveBackup(ctx context.Context, host string, request RemovalRequest) error {
+	return c.post(ctx, host, PathBackupRemove, request, nil)
+}
+
 // post sends a request, and reads the answer if one is wanted.
 func (c *Client) post(ctx context.Context, host, path string, request, answer any) error {
 	body, err := json.Marshal(request)

@@ -224,6 +224,8 @@ type Status struct {
 	Archive    *Archive          `json:"archive,omitempty"`
 	Repository *RepositoryReport `json:"repository,omitempty"`
 	Backup     *BackupRun        `json:"backup,omitempty"`
+	// Removal is the removal of a backup that runs there, or ran last.
+	Removal *RemovalRun `json:"removal,omitempty"`
 
 	// Problem is what is wrong, if something is.
 	Problem *Problem `json:"problem,omitempty"`

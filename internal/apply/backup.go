@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
@@ -61,6 +62,37 @@ func (w *Writer) Backup(ctx context.Context, agent *agentapi.Client, host string
 	return nil
 }
 
+// RemoveBackup asks for a backup to be removed from the repository.
+func (w *Writer) RemoveBackup(ctx context.Context, agent *agentapi.Client, host string, request agentapi.RemovalRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if err := agent.RemoveBackup(ctx, host, request); err != nil {
+		return fmt.Errorf("asking for the removal of the backup %s: %w", request.Label, err)
+	}
+	return nil
+}
+
+// BackupFinalizer sets or removes our finalizer of a PostgresBackup.
+func (w *Writer) BackupFinalizer(ctx context.Context, b *v1.PostgresBackup, want bool) error {
+	before := b.DeepCopy()
+	changed := false
+	if want {
+		changed = controllerutil.AddFinalizer(b, naming.BackupFinalizer)
+	} else {
+		changed = controllerutil.RemoveFinalizer(b, naming.BackupFinalizer)
+	}
+	if !changed {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	err := w.Client.Patch(ctx, b, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("changing the finalizer of PostgresBackup %s/%s: %w", b.Namespace, b.Name, err))
+	}
+	return nil
+}
+
 // CancelBackup asks for the end of a backup.
 func (w *Writer) CancelBackup(ctx context.Context, agent *agentapi.Client, host, id string) error {
 	if err := agent.CancelBackup(ctx, host, id); err != nil {
@@ -83,7 +115,7 @@ func (w *Writer) CreateBackup(ctx context.Context, namespace, cluster, name stri
 	return classify(err, "PostgresBackup "+name)
 }
 
-// ForgetBackup deletes the PostgresBackup of that UID, whose backup is gone.
+// ForgetBackup deletes the PostgresBackup of that UID, whose backup is gone, or goes with its cluster.
 func (w *Writer) ForgetBackup(ctx context.Context, namespace, name, uid string) error {
 	return w.Delete(ctx, &v1.PostgresBackup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}})
 }

@@ -3,6 +3,7 @@ package build
 import (
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -71,6 +72,20 @@ func repositoryOf(spec v1.RepositorySpec, cluster, namespace string) agentapi.Re
 		repository.Encrypted, repository.EncryptionSecret = true, spec.Encryption.Secret
 	}
 	return repository
+}
+
+// BackupLocation says where the backup of that label is, of the cluster's present PostgreSQL system; empty: that is not known.
+func BackupLocation(c *v1.PostgresCluster, label string) string {
+	major, err := strconv.Atoi(majorOf(c.Status.Version, ""))
+	if c.Spec.Backup == nil || err != nil || c.Status.SystemIdentifier == "" {
+		return ""
+	}
+	repository := repositoryOf(c.Spec.Backup.Repository, c.Name, c.Namespace)
+	folder := path.Join(repository.Path, "backup", backup.Stanza(major, c.Status.SystemIdentifier), label)
+	if repository.Kind == agentapi.RepositoryS3 {
+		return "s3://" + repository.Bucket + "/" + folder + " at " + repository.Endpoint
+	}
+	return folder + " in PersistentVolumeClaim " + naming.RepositoryVolume(c.Name)
 }
 
 // recovery is the backup that the first instance's data is made from; nil: it is new.

@@ -26,7 +26,7 @@ type Backup struct {
 	Asked  []string
 	Failed *FailedBackup
 	// Expired are PostgresBackups whose backup is not in the repository any more, or that failed longer ago than backups are kept.
-	Expired []ExpiredBackup
+	Expired []BackupRecord
 	// First says that the PostgresBackup exists, or existed, that is made when there is no backup yet.
 	First bool
 }
@@ -40,8 +40,8 @@ type FinalBackup struct {
 	Message string
 }
 
-// ExpiredBackup is a PostgresBackup that tells of nothing any more.
-type ExpiredBackup struct{ Name, UID string }
+// BackupRecord is a PostgresBackup that is to go.
+type BackupRecord struct{ Name, UID string }
 
 // FailedBackup is a backup that was given up.
 type FailedBackup struct {

@@ -98,6 +98,8 @@ type Cluster struct {
 	Backup *Backup
 	// FinalBackup is the backup to make before the cluster goes; nil: none is wanted, or it is not being deleted.
 	FinalBackup *FinalBackup
+	// BackupRecords are the PostgresBackups that go with a cluster that is being deleted.
+	BackupRecords []BackupRecord
 	// RepositoryVolume is the volume of the backups; nil: there is none.
 	RepositoryVolume *Volume
 	// Problems are what is wrong with the cluster as a whole, e.g. a storage class that does not exist.

@@ -72,6 +72,8 @@ const (
 	AnnotationForceDelete = "pgsteward.io/force-delete"
 	// AnnotationSkipFinalBackup, "true" on a PostgresCluster that is being deleted, deletes it without the last backup that its spec wants.
 	AnnotationSkipFinalBackup = "pgsteward.io/skip-final-backup"
+	// AnnotationKeepInRepository, "true" on a PostgresBackup, lets it go without removing its backup from the repository.
+	AnnotationKeepInRepository = "pgsteward.io/keep-in-repository"
 	// AnnotationSwitchover on a PostgresCluster is a wish: the name of the standby that is to become primary, or SwitchoverBest. The
 	// operator removes it when it has been carried out or refused.
 	AnnotationSwitchover = "pgsteward.io/switchover"
@@ -108,6 +110,8 @@ const (
 
 	// Finalizer keeps a PostgresCluster until what it must not leave behind is gone.
 	Finalizer = "pgsteward.io/cleanup"
+	// BackupFinalizer keeps a PostgresBackup until its backup is removed from the repository, or left there.
+	BackupFinalizer = "pgsteward.io/backup"
 	// FieldManager is the owner of the fields that the operator applies.
 	FieldManager = "pgsteward"
 	// PodFieldManager is the owner of what the operator applies to Pods beside their StatefulSet.

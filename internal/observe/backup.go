@@ -126,6 +126,23 @@ func (r *Reader) finalBackup(ctx context.Context, c *v1.PostgresCluster, f *fact
 	return final, nil
 }
 
+// backupRecords are the PostgresBackups that go with the cluster, also those of an earlier one of its name: what they tell of is in the
+// same place.
+func (r *Reader) backupRecords(ctx context.Context, c *v1.PostgresCluster, f *facts.Cluster) ([]facts.BackupRecord, error) {
+	if !f.Deleting || !f.DeleteBackups {
+		return nil, nil
+	}
+	all, err := r.BackupsOf(ctx, client.ObjectKeyFromObject(c))
+	if err != nil {
+		return nil, err
+	}
+	records := make([]facts.BackupRecord, 0, len(all))
+	for i := range all {
+		records = append(records, facts.BackupRecord{Name: all[i].Name, UID: string(all[i].UID)})
+	}
+	return records, nil
+}
+
 // repositoryImage is the image that the primary's Pod has; else that of the repository host's StatefulSet; empty: neither is there.
 func repositoryImage(objects Objects, holder, cluster string) string {
 	if pod, ok := get[*corev1.Pod](objects, "Pod", naming.Pod(holder)); ok {
@@ -190,7 +207,7 @@ func (r *Reader) asked(ctx context.Context, c *v1.PostgresCluster, b *facts.Back
 		if b.First && one.Name == naming.FirstBackup(c.Name, report.Stanza) {
 			// it stays as long as its stanza is the cluster's: it says that there was a first one
 		} else if expired(one, report, wanted.Retention, r.Now()) {
-			b.Expired = append(b.Expired, facts.ExpiredBackup{Name: one.Name, UID: string(one.UID)})
+			b.Expired = append(b.Expired, facts.BackupRecord{Name: one.Name, UID: string(one.UID)})
 			continue
 		}
 		if one.Status.FinishedAt == nil || !one.Status.FinishedAt.After(last) {
@@ -215,7 +232,7 @@ func expired(one *v1.PostgresBackup, report agentapi.RepositoryReport, retention
 		return retention > 0 && now.Sub(finished.Time) > retention
 	}
 	_, system, ok := backup.ParseStanza(report.Stanza)
-	if !ok || !report.Known || system != one.Status.SystemIdentifier || !report.At.After(finished.Add(expiryGrace)) {
+	if !ok || !report.Known || system != one.Status.SystemIdentifier || !NewerThan(report, finished.Time) {
 		return false
 	}
 	return !slices.ContainsFunc(report.Backups, func(b backup.Backup) bool { return b.Label == one.Status.Label })

@@ -143,6 +143,12 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 	if f.FinalBackup, err = r.finalBackup(ctx, c, &f); err != nil {
 		return Observation{}, err
 	}
+	if f.BackupRecords, err = r.backupRecords(ctx, c, &f); err != nil {
+		return Observation{}, err
+	}
+	for _, record := range f.BackupRecords {
+		f.Leftovers = append(f.Leftovers, "postgresbackup/"+record.Name)
+	}
 	if f.Backup != nil {
 		f.Backup.Image = repositoryImage(objects, f.Holder, c.Name)
 	}

@@ -27,12 +27,6 @@ const (
 	retryLast  = 2 * time.Minute
 )
 
-// ErrLost is that a backup ended because the process that made it does.
-var ErrLost = errors.New("the Pod that made the backup ends")
-
-// ErrCancelled is that somebody asked for the end of a backup.
-var ErrCancelled = errors.New("the backup was cancelled")
-
 // Runner uses the repository: it looks after the stanza, knows what there is, and makes one backup at a time. Its methods may be
 // called from several goroutines; none waits for the engine.
 type Runner struct {
@@ -45,6 +39,9 @@ type Runner struct {
 	report agentapi.RepositoryReport
 	run    *agentapi.BackupRun
 	cancel context.CancelCauseFunc
+	// removal is the removal of a backup that runs, or ran last; endRemoval ends it, nil: none runs.
+	removal    *agentapi.RemovalRun
+	endRemoval context.CancelCauseFunc
 	// looking says that the stanza or the list is being seen to, next when that is due again, failures how often it failed in a row.
 	looking  bool
 	next     time.Time
@@ -96,7 +93,7 @@ func (r *Runner) Keep(ctx context.Context, stanza, remote string, now time.Time)
 		r.stanza, r.next, r.failures = stanza, time.Time{}, 0
 		r.report = agentapi.RepositoryReport{Stanza: stanza}
 	}
-	if r.looking || r.cancel != nil || now.Before(r.next) {
+	if r.looking || r.cancel != nil || r.endRemoval != nil || now.Before(r.next) {
 		return
 	}
 	r.looking = true
@@ -113,6 +110,7 @@ func (r *Runner) Doubt() {
 // look reads what there is, and makes the stanza if it is not there. Making it takes the archiver's lock, which an archiver that waits
 // for a repository out of reach does not let go: what is there already is not made again.
 func (r *Runner) look(ctx context.Context, stanza, remote string) {
+	began := time.Now()
 	var backups []backup.Backup
 	err := reach(ctx, remote)
 	if err == nil {
@@ -127,6 +125,10 @@ func (r *Runner) look(ctx context.Context, stanza, remote string) {
 	defer r.mu.Unlock()
 	r.looking = false
 	if ctx.Err() != nil || r.stanza != stanza {
+		return
+	}
+	if r.usedSince(began) {
+		r.next = time.Time{} // what was read may be older than that
 		return
 	}
 	r.note(backups, err)
@@ -184,6 +186,9 @@ func (r *Runner) Begin(ctx context.Context, job Job) error {
 	}
 	if r.cancel != nil {
 		return fmt.Errorf("a backup is going on: %s", r.run.Name)
+	}
+	if r.endRemoval != nil {
+		return fmt.Errorf("the backup %s is being removed", r.removal.Label)
 	}
 	instance := request.Standby
 	if instance == "" {
@@ -278,19 +283,4 @@ func (r *Runner) retain(ctx context.Context, job Job) error {
 	}
 	r.Log.Info("Removing backups that are not to be kept any more", "remove", plan.Remove, "keepFull", plan.KeepFull)
 	return r.Tool.Expire(ctx, HostConfiguration, job.Stanza, plan.KeepFull)
-}
-
-// Cancel ends the backup of that ID.
-func (r *Runner) Cancel(id string, why error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.cancel != nil && (id == "" || r.run.ID == id) {
-		r.cancel(why)
-	}
-}
-
-// Stop ends what is being done and waits for its end.
-func (r *Runner) Stop() {
-	r.Cancel("", ErrLost)
-	r.wait.Wait()
 }

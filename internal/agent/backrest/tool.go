@@ -165,6 +165,15 @@ func (t *Tool) Expire(ctx context.Context, name, stanza string, keepFull int) er
 	return err
 }
 
+// Remove removes the backup of that label, and all that need it, and the WAL from before the oldest of the full backups that are left,
+// which is their number: pgBackRest looks after WAL whenever it removes something.
+func (t *Tool) Remove(ctx context.Context, name, stanza, label string, fullLeft int) error {
+	ctx, cancel := context.WithTimeout(ctx, expireBound)
+	defer cancel()
+	_, err := t.run(ctx, name, "--stanza="+stanza, "--set="+label, "--repo1-retention-full-type=count", "--repo1-retention-full="+strconv.Itoa(max(fullLeft, 1)), "expire")
+	return err
+}
+
 // Restore puts the backup into the empty folder.
 func (t *Tool) Restore(ctx context.Context, name string, from backup.Source, folder string) error {
 	_, err := t.run(ctx, name, "--stanza="+from.Stanza, "--set="+from.Backup.Label, "--pg1-path="+folder, "--type=none", "restore")

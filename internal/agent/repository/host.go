@@ -106,7 +106,7 @@ func (h *Host) Run(ctx context.Context) error {
 	work.Go(func() { h.children.Reap(ctx) })
 	certificates := serve.Certificates{Dir: filepath.Join(h.options.Secrets, naming.DirServer)}
 	api := &serve.API{
-		Board: h.board, Log: h.log, Backup: h.askBackup, CancelBackup: h.cancelBackup,
+		Board: h.board, Log: h.log, Backup: h.askBackup, CancelBackup: h.cancelBackup, RemoveBackup: h.askRemoval,
 		Fresh: func(context.Context) (agentapi.Status, error) {
 			status, _ := h.board.Status()
 			return status, nil
@@ -143,7 +143,7 @@ func (h *Host) round(ctx context.Context) {
 	why := h.configure(ctx)
 	status := agentapi.Status{
 		Instance: h.options.Name, PodUID: h.options.PodUID, AgentVersion: h.options.Version, State: agentapi.StateRunning, Ready: why == "",
-		Repository: h.runner.Report(), Backup: h.runner.Run(), FilesHash: h.filesHash(),
+		Repository: h.runner.Report(), Backup: h.runner.Run(), Removal: h.runner.Removal(), FilesHash: h.filesHash(),
 	}
 	if why != "" {
 		status.State = agentapi.StateWaiting
@@ -272,6 +272,20 @@ func (h *Host) askBackup(request agentapi.BackupRequest) error {
 	return h.runner.Begin(context.Background(), backrest.Job{
 		Request: request, Stanza: stanza, Settings: settings, Retention: time.Duration(config.Backup.RetentionDays) * 24 * time.Hour,
 	})
+}
+
+// askRemoval begins to remove a backup, or says why it does not.
+func (h *Host) askRemoval(request agentapi.RemovalRequest) error {
+	h.mu.Lock()
+	config, ready := h.config, h.ready
+	h.mu.Unlock()
+	if config == nil || !ready {
+		return errors.New("the repository is not ready yet")
+	}
+	if major, err := strconv.Atoi(config.Version); err != nil || request.Stanza != backup.Stanza(major, config.SystemIdentifier) {
+		return fmt.Errorf("the cluster's backups are not in the stanza %s any more", request.Stanza)
+	}
+	return h.runner.Remove(context.Background(), request)
 }
 
 func (h *Host) cancelBackup(request agentapi.BackupRequest) error {

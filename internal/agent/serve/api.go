@@ -106,6 +106,8 @@ type API struct {
 	// Backup begins a backup, CancelBackup ends one.
 	Backup       func(agentapi.BackupRequest) error
 	CancelBackup func(agentapi.BackupRequest) error
+	// RemoveBackup begins to remove a backup.
+	RemoveBackup func(agentapi.RemovalRequest) error
 }
 
 // Handler answers requests.
@@ -120,6 +122,14 @@ func (a *API) Handler() http.Handler {
 			var request agentapi.BackupRequest
 			if read(w, r, &request) {
 				accept(w, do(request))
+			}
+		})
+	}
+	if a.RemoveBackup != nil {
+		mux.HandleFunc("POST "+agentapi.PathBackupRemove, func(w http.ResponseWriter, r *http.Request) {
+			var request agentapi.RemovalRequest
+			if read(w, r, &request) {
+				accept(w, a.RemoveBackup(request))
 			}
 		})
 	}
