@@ -126,6 +126,8 @@ type RepositoryReport struct {
 	// Known says that Backups are all that there are of the stanza.
 	Known   bool            `json:"known"`
 	Backups []backup.Backup `json:"backups,omitempty"`
+	// Timeline is what a recovery follows; zero: that is not known, or there is only the first.
+	Timeline int64 `json:"timeline,omitempty"`
 	// At is when that was read.
 	At time.Time `json:"at,omitzero"`
 }
