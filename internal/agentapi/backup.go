@@ -131,3 +131,11 @@ type RepositoryReport struct {
 	// At is when that was read.
 	At time.Time `json:"at,omitzero"`
 }
+
+// Anew is the timeline that a first backup is needed of, since none that there is leads there; zero: there is one, or none at all.
+func (r *RepositoryReport) Anew() int64 {
+	if _, ok := backup.Newest(r.Backups); ok || len(r.Backups) == 0 {
+		return 0
+	}
+	return r.Timeline
+}
