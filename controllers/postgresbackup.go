@@ -150,6 +150,7 @@ func instance(name string, s agentapi.Status) backup.Instance {
 	i := backup.Instance{
 		Name: name, Primary: s.Role == agentapi.RolePrimary, Standby: s.Role == agentapi.RoleStandby,
 		Serves: s.Ready && s.State == agentapi.StateRunning && (s.Role == agentapi.RolePrimary || s.Streaming),
+		System: s.SystemIdentifier,
 	}
 	if s.LagBytes != nil {
 		i.Lag = *s.LagBytes

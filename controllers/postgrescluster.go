@@ -197,17 +197,17 @@ func reports(f facts.Cluster) map[string]agentapi.Status {
 	return said
 }
 
-// firstBackup is the name of the backup to ask for because there is a schedule and none yet: until there is one nothing can be recovered,
-// and the next one that is due may be far away. Empty: none is to be asked for.
+// firstBackup is the name of the backup to ask for because there is a schedule and none yet, or none that leads to where the cluster is:
+// until there is one nothing can be recovered, and the next one that is due may be far away. Empty: none is to be asked for.
 func firstBackup(f facts.Cluster, d plan.Decision) string {
 	if f.Backup == nil || f.Backup.Interval == 0 || f.Backup.First || len(f.Backup.Asked) > 0 || d.Rule != "done" {
 		return ""
 	}
 	report, known := f.Backup.Repository.Get()
-	if !known || !report.Ready || !report.Known || len(report.Backups) > 0 {
+	if !known || !report.Ready || !report.Known || len(report.Backups) > 0 && report.Anew() == 0 {
 		return ""
 	}
-	return naming.FirstBackup(f.Name, report.Stanza)
+	return naming.FirstBackup(f.Name, report.Stanza, report.Anew())
 }
 
 // carryOut carries out the decision's action and puts an agent's answer into the decision.

@@ -85,6 +85,13 @@ func (a *Agent) restore(ctx context.Context, seeder *datadir.Seeder, recovery ag
 	if err != nil {
 		return unreachableError{err}
 	}
+	for i, c := range contents {
+		if major, _, ok := backup.ParseStanza(c.Stanza); ok && major == a.major {
+			if contents[i], err = tool.Follow(ctx, recoveryConfiguration, c, recovery.Target.Timeline); err != nil {
+				return unreachableError{err}
+			}
+		}
+	}
 	source, err := backup.Choose(contents, a.major, recovery.Target, time.Now())
 	if err != nil {
 		return err

@@ -147,6 +147,16 @@ type RepositoryReport struct {
 	// Known says that Backups are all that there are of the stanza.
 	Known   bool            `json:"known"`
 	Backups []backup.Backup `json:"backups,omitempty"`
+	// Timeline is what a recovery follows; zero: that is not known, or there is only the first.
+	Timeline int64 `json:"timeline,omitempty"`
 	// At is when that was read.
 	At time.Time `json:"at,omitzero"`
+}
+
+// Anew is the timeline that a first backup is needed of, since none that there is leads there; zero: there is one, or none at all.
+func (r *RepositoryReport) Anew() int64 {
+	if _, ok := backup.Newest(r.Backups); ok || len(r.Backups) == 0 {
+		return 0
+	}
+	return r.Timeline
 }

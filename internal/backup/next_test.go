@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pgsteward/pgsteward/internal/backup"
 )
@@ -87,10 +88,34 @@ func TestNext(t *testing.T) {
 
 func TestFindPlace(t *testing.T) {
 	t.Parallel()
-	place, err := backup.FindPlace([]backup.Instance{
-		{Name: "a", Primary: true, Serves: true}, {Name: "b", Standby: true, Serves: true, Lag: 9}, {Name: "c", Standby: true, Serves: true, Lag: 3},
-		{Name: "d", Standby: true, Lag: 0}, {Name: "e", Serves: true},
-	})
-	assert.NoError(t, err)
-	assert.Equal(t, backup.Place{Primary: "a", Standby: "c"}, place)
+	standby := func(name, system string, lag int64) backup.Instance {
+		return backup.Instance{Name: name, Standby: true, Serves: true, Lag: lag, System: system}
+	}
+	primary := backup.Instance{Name: "a", Primary: true, Serves: true, System: "1"}
+	for name, test := range map[string]struct {
+		instances []backup.Instance
+		standby   string
+		err       string
+	}{
+		"the standby with the least lag": {[]backup.Instance{primary, standby("b", "1", 9), standby("c", "1", 3)}, "c", ""},
+		"the first of two alike":         {[]backup.Instance{standby("c", "1", 3), standby("b", "1", 3), primary}, "b", ""},
+		"none that does not stream":      {[]backup.Instance{primary, {Name: "d", Standby: true, System: "1"}, standby("b", "1", 9)}, "b", ""},
+		"none whose role is not known":   {[]backup.Instance{primary, {Name: "e", Serves: true, System: "1"}}, "", ""},
+		"none of the other generation":   {[]backup.Instance{standby("c", "2", 0), primary, standby("b", "1", 9)}, "b", ""},
+		"only the other generation":      {[]backup.Instance{primary, standby("b", "2", 0), standby("c", "2", 0)}, "", ""},
+		"nor one whose data is unknown":  {[]backup.Instance{primary, standby("b", "", 0)}, "", ""},
+		"no primary":                     {[]backup.Instance{standby("b", "1", 0)}, "", "no primary that serves"},
+		"nothing":                        {nil, "", "no primary that serves"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			place, err := backup.FindPlace(test.instances)
+			if test.err != "" {
+				require.ErrorContains(t, err, test.err)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, backup.Place{Primary: "a", Standby: test.standby}, place)
+		})
+	}
 }

@@ -1,6 +1,9 @@
 package backup
 
-import "fmt"
+import (
+	"errors"
+	"slices"
+)
 
 // Instance is what matters of an instance for a backup.
 type Instance struct {
@@ -11,27 +14,30 @@ type Instance struct {
 	Serves bool
 	// Lag is how many bytes a standby is behind.
 	Lag int64
+	// System is the identifier of the PostgreSQL system whose data it has.
+	System string
 }
 
 // Place is where a backup is read: from the standby with the least lag, so that the primary is spared; it still begins and ends
 // the backup. Standby is empty if there is none to read from.
 type Place struct{ Primary, Standby string }
 
-// FindPlace says where a backup can be read, or why nowhere.
+// FindPlace says where a backup can be read, or why nowhere. A standby of another system than the primary's is of the other generation of
+// a major upgrade: it streams, but from another server, and its data is not what is to be backed up.
 func FindPlace(instances []Instance) (Place, error) {
-	var place Place
+	primary := slices.IndexFunc(instances, func(i Instance) bool { return i.Serves && i.Primary })
+	if primary < 0 {
+		return Place{}, errors.New("there is no primary that serves")
+	}
+	place := Place{Primary: instances[primary].Name}
 	least := int64(0)
 	for _, i := range instances {
-		switch {
-		case !i.Serves:
-		case i.Primary:
-			place.Primary = i.Name
-		case i.Standby && (place.Standby == "" || i.Lag < least || i.Lag == least && i.Name < place.Standby):
+		if !i.Serves || !i.Standby || i.System != instances[primary].System {
+			continue
+		}
+		if place.Standby == "" || i.Lag < least || i.Lag == least && i.Name < place.Standby {
 			place.Standby, least = i.Name, i.Lag
 		}
-	}
-	if place.Primary == "" {
-		return Place{}, fmt.Errorf("there is no primary that serves")
 	}
 	return place, nil
 }

@@ -111,7 +111,7 @@ func Holds(label string, all []Backup) string {
 		return ""
 	}
 	for _, b := range fullBackups(all) {
-		if b.Label != label && (!b.Damaged || all[i].Damaged) {
+		if b.Label != label && (b.Good() || !all[i].Good()) {
 			return ""
 		}
 	}

@@ -44,7 +44,12 @@ type Backup struct {
 	RepositorySize int64 `json:"repositorySize,omitempty"`
 	// Damaged says that pages with wrong checksums were found.
 	Damaged bool `json:"damaged,omitempty"`
+	// Abandoned says that its timeline, or the end of it, was left by a failover or a recovery: it leads nowhere that the cluster is.
+	Abandoned bool `json:"abandoned,omitempty"`
 }
+
+// Good says whether a recovery can begin with it.
+func (b Backup) Good() bool { return !b.Damaged && !b.Abandoned }
 
 // FullLabel is the label of the full backup that it needs; its own if it is one.
 func (b Backup) FullLabel() string {
@@ -94,7 +99,7 @@ func Retain(all []Backup, period time.Duration, now time.Time) Retention {
 	fulls := fullBackups(all)
 	needed := len(fulls) // how many of the newest full ones are needed
 	for n, full := range fulls {
-		if !full.Damaged && !full.Stopped.After(now.Add(-period)) {
+		if full.Good() && !full.Stopped.After(now.Add(-period)) {
 			needed = n + 1
 			break
 		}
@@ -138,7 +143,7 @@ func ByAge(all []Backup) []Backup {
 // Newest is the newest good one; false if there is none.
 func Newest(all []Backup) (Backup, bool) {
 	for _, b := range slices.Backward(ByAge(all)) {
-		if !b.Damaged {
+		if b.Good() {
 			return b, true
 		}
 	}
@@ -148,7 +153,7 @@ func Newest(all []Backup) (Backup, bool) {
 // FirstRecoverable is the earliest time that can be recovered to; zero if there is none.
 func FirstRecoverable(all []Backup) time.Time {
 	for _, b := range ByAge(all) {
-		if !b.Damaged {
+		if b.Good() {
 			return b.Stopped
 		}
 	}
@@ -159,7 +164,7 @@ func FirstRecoverable(all []Backup) time.Time {
 func TypeDue(method Type, all []Backup, fullEvery time.Duration, now time.Time) Type {
 	fulls := fullBackups(all)
 	const slack = time.Hour // a schedule of every 7 days finds the last one a little younger than 7 days
-	if method == Full || method == "" || len(fulls) == 0 || fulls[0].Damaged || now.Sub(fulls[0].Started) > fullEvery-slack {
+	if method == Full || method == "" || len(fulls) == 0 || !fulls[0].Good() || now.Sub(fulls[0].Started) > fullEvery-slack {
 		return Full
 	}
 	return method

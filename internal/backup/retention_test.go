@@ -116,7 +116,7 @@ func check(t *testing.T, what string, all []backup.Backup, r backup.Retention, p
 		require.Equal(t, r.KeepFull, fulls, "%s: what the engine counts is what stays", what)
 	}
 	good := func(list []backup.Backup, by time.Time) bool { // whether that time can be recovered
-		return slices.ContainsFunc(list, func(b backup.Backup) bool { return b.Type == backup.Full && !b.Damaged && !b.Stopped.After(by) })
+		return slices.ContainsFunc(list, func(b backup.Backup) bool { return b.Type == backup.Full && b.Good() && !b.Stopped.After(by) })
 	}
 	require.Equal(t, good(all, now), good(r.Keep, now), "%s: the last good one", what)
 	for moment := now.Add(-period); !moment.After(now); moment = moment.Add(period / 7) {
@@ -125,7 +125,7 @@ func check(t *testing.T, what string, all []backup.Backup, r backup.Retention, p
 	// no more than that is kept: of the good full ones that are older than the period, only the newest
 	old := 0
 	for _, b := range r.Keep {
-		if b.Type == backup.Full && !b.Damaged && b.Stopped.Before(now.Add(-period)) {
+		if b.Type == backup.Full && b.Good() && b.Stopped.Before(now.Add(-period)) {
 			old++
 		}
 	}

@@ -31,6 +31,10 @@ func ParseStanza(name string) (major int, systemIdentifier string, ok bool) {
 type Contents struct {
 	Stanza  string
 	Backups []Backup
+	// Archive is the folder of its WAL; empty: none was archived.
+	Archive string
+	// Timeline is what a recovery follows; zero: that is not known, and Backup.Abandoned of no backup says anything.
+	Timeline int64
 }
 
 // Target is up to where to recover. At most one of Time, LSN and Name is set; without one it is the end of the WAL.
@@ -54,7 +58,8 @@ type Source struct {
 	Backup Backup
 }
 
-// Choose finds the backup to begin with among what a repository has, for a cluster of that major.
+// Choose finds the backup to begin with among what a repository has, for a cluster of that major. The contents are as they are to a
+// recovery along the target's timeline.
 func Choose(contents []Contents, major int, target Target, now time.Time) (Source, error) {
 	var candidates []Source
 	others := map[int]bool{}
@@ -78,9 +83,9 @@ func Choose(contents []Contents, major int, target Target, now time.Time) (Sourc
 	if target.Backup != "" {
 		return named(candidates, target)
 	}
-	good := slices.DeleteFunc(slices.Clone(candidates), func(s Source) bool { return s.Backup.Damaged })
+	good := slices.DeleteFunc(slices.Clone(candidates), func(s Source) bool { return !s.Backup.Good() })
 	if len(good) == 0 {
-		return Source{}, fmt.Errorf("all backups in the repository were made of damaged data (wrong page checksums): name one in backup to recover it all the same")
+		return Source{}, noneGood(candidates, target)
 	}
 	if target.Time == nil && target.LSN == "" {
 		return good[0], nil
@@ -116,12 +121,30 @@ func noneOf(others map[int]bool, major int) error {
 		strings.Join(versions, ", "), major)
 }
 
+// noneGood says why all are of no use.
+func noneGood(candidates []Source, target Target) error {
+	sound := slices.IndexFunc(candidates, func(s Source) bool { return !s.Backup.Damaged })
+	switch {
+	case sound < 0:
+		return fmt.Errorf("all backups in the repository were made of damaged data (wrong page checksums): name one in backup to recover it all the same")
+	case target.Timeline > 0:
+		return fmt.Errorf("no good backup in the repository leads to targetTimeline %d: give another one, or none", target.Timeline)
+	}
+	newest := candidates[sound].Backup
+	return fmt.Errorf("no good backup in the repository leads to its newest timeline: give targetTimeline; that of the newest backup, %s, is %d",
+		cmp.Or(newest.Name, newest.Label), newest.Timeline)
+}
+
 // named is the backup of that label or name.
 func named(candidates []Source, target Target) (Source, error) {
 	for _, s := range candidates {
 		b := s.Backup
 		if b.Label != target.Backup && (b.Name == "" || b.Name != target.Backup) {
 			continue
+		}
+		if b.Abandoned {
+			return Source{}, fmt.Errorf("backup %s ended on timeline %d at %s, which does not lead to %s: name another backup, or give targetTimeline %d",
+				target.Backup, b.Timeline, b.StopLSN, follows(target), b.Timeline)
 		}
 		if target.Time != nil && b.Stopped.After(*target.Time) {
 			return Source{}, fmt.Errorf("backup %s ended at %s, after targetTime %s: name an earlier one, or none",
@@ -134,6 +157,14 @@ func named(candidates []Source, target Target) (Source, error) {
 	}
 	newest := candidates[0].Backup
 	return Source{}, fmt.Errorf("the repository has no backup %q; the newest of its %d is %s", target.Backup, len(candidates), cmp.Or(newest.Name, newest.Label))
+}
+
+// follows says which timeline a recovery follows.
+func follows(target Target) string {
+	if target.Timeline > 0 {
+		return fmt.Sprintf("targetTimeline %d", target.Timeline)
+	}
+	return "the newest timeline"
 }
 
 // reaches says whether LSN a is not after b. What cannot be read is not.

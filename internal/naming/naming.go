@@ -335,8 +335,14 @@ func BackupJobLabels(cluster string) map[string]string {
 	return map[string]string{LabelName: ManagedBy, LabelAppInstance: cluster, LabelComponent: "backup"}
 }
 
-// FirstBackup is the name of the PostgresBackup that is made when there is none yet of the stanza.
-func FirstBackup(cluster, stanza string) string { return cluster + "-" + stanza }
+// FirstBackup is the name of the PostgresBackup that is made when there is none yet of the stanza; or, with a timeline, none that leads there.
+func FirstBackup(cluster, stanza string, timeline int64) string {
+	name := cluster + "-" + stanza
+	if timeline > 0 {
+		name += "-" + strconv.FormatInt(timeline, 10)
+	}
+	return name
+}
 
 // FinalBackup is the name of the PostgresBackup that is made before the cluster of that UID is deleted.
 func FinalBackup(cluster, uid string) string { return cluster + "-final-" + uid[:min(len(uid), 8)] }

@@ -194,18 +194,19 @@ func (r *Reader) asked(ctx context.Context, c *v1.PostgresCluster, b *facts.Back
 		return err
 	}
 	report, _ := b.Repository.Get()
+	first := naming.FirstBackup(c.Name, report.Stanza, report.Anew())
 	var last time.Time
 	for i := range all {
 		one := &all[i]
-		b.First = b.First || one.Name == naming.FirstBackup(c.Name, report.Stanza)
+		b.First = b.First || one.Name == first
 		switch one.Status.Phase {
 		case v1.BackupCompleted, v1.BackupFailed:
 		default:
 			b.Asked = append(b.Asked, one.Name)
 			continue
 		}
-		if b.First && one.Name == naming.FirstBackup(c.Name, report.Stanza) {
-			// it stays as long as its stanza is the cluster's: it says that there was a first one
+		if one.Name == first {
+			// it stays as long as its stanza, and its timeline if it has one, are the cluster's: it says that there was a first one
 		} else if expired(one, report, wanted.Retention, r.Now()) {
 			b.Expired = append(b.Expired, facts.BackupRecord{Name: one.Name, UID: string(one.UID)})
 			continue

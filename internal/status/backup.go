@@ -178,6 +178,9 @@ func backupHealthy(b *facts.Backup, s *v1.PostgresClusterStatus, now time.Time) 
 		c.Reason, c.Message = v1.ReasonRepositoryUnavailable, report.Error
 	case b.Failed != nil && (s.LastBackup == nil || b.Failed.At.After(s.LastBackup.Time)):
 		c.Reason, c.Message = v1.ReasonBackupFailed, fmt.Sprintf("PostgresBackup %s failed: %s", b.Failed.Name, b.Failed.Message)
+	case s.LastBackup == nil && report.Anew() > 0:
+		c.Reason = v1.ReasonNoBackup
+		c.Message = fmt.Sprintf("No good backup leads to timeline %d, on which the cluster is: until there is another, what was written since cannot be recovered", report.Anew())
 	case s.LastBackup == nil:
 		c.Reason, c.Message = v1.ReasonNoBackup, "There is no backup yet, so that nothing can be recovered"
 	case b.Interval > 0 && now.Sub(s.LastBackup.Time) > b.Interval+overdueGrace:

@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/backup"
 	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/status"
 	"github.com/pgsteward/pgsteward/internal/testing/given"
@@ -67,4 +68,27 @@ func TestWALFillsVolume(t *testing.T) {
 	archive.KeptPercent, archive.FreePercent = 40, 30
 	_, events = tell(s)
 	assert.Empty(t, events, "the condition has the figures; one warning is enough")
+}
+
+// TestAbandonedBackups: backups that lead to where the cluster is no more are none to be had.
+func TestAbandonedBackups(t *testing.T) {
+	t.Parallel()
+	left := backup.Backup{Label: "20261129-120000F", Stopped: given.Now.Add(-time.Hour), Abandoned: true}
+	older := backup.Backup{Label: "20261128-120000F", Stopped: given.Now.Add(-24 * time.Hour)}
+	tell := func(backups ...backup.Backup) v1.PostgresClusterStatus {
+		in := after(v1.PostgresClusterStatus{}, healthy())
+		in.Facts.Backup = &facts.Backup{Repository: facts.Know(agentapi.RepositoryReport{Ready: true, Known: true, Timeline: 2, Backups: backups})}
+		return status.Compute(in)
+	}
+	s := tell(older, left)
+	assert.Equal(t, older.Label, s.Backup.Label)
+	assert.True(t, s.FirstRecoverable.Time.Equal(older.Stopped))
+	assert.True(t, apimeta.IsStatusConditionTrue(s.Conditions, v1.ConditionBackupHealthy))
+
+	s = tell(left)
+	condition := apimeta.FindStatusCondition(s.Conditions, v1.ConditionBackupHealthy)
+	assert.Equal(t, v1.ReasonNoBackup, condition.Reason)
+	assert.Contains(t, condition.Message, "No good backup leads to timeline 2")
+	assert.Nil(t, s.LastBackup)
+	assert.Nil(t, s.FirstRecoverable)
 }

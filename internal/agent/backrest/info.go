@@ -13,6 +13,10 @@ import (
 type infoStanza struct {
 	Name   string       `json:"name"`
 	Backup []infoBackup `json:"backup"`
+	// Archive are the folders of WAL, one for each PostgreSQL system that the stanza had: with us, one.
+	Archive []struct {
+		ID string `json:"id"`
+	} `json:"archive"`
 	Status struct {
 		Code    int    `json:"code"`
 		Message string `json:"message"`
@@ -82,6 +86,9 @@ func parseInfo(text []byte) ([]backup.Contents, error) {
 			return nil, fmt.Errorf("the repository cannot be read: %s", message)
 		}
 		contents := backup.Contents{Stanza: stanza.Name}
+		for _, archive := range stanza.Archive {
+			contents.Archive = archive.ID
+		}
 		for _, b := range stanza.Backup {
 			contents.Backups = append(contents.Backups, backup.Backup{
 				Label: b.Label, Type: types[b.Type], Needs: b.Reference, Name: b.Annotation[annotationKey],

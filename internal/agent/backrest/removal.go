@@ -45,7 +45,7 @@ func (r *Runner) Remove(ctx context.Context, request agentapi.RemovalRequest) er
 // remove removes the backup and takes note of what is left.
 func (r *Runner) remove(ctx context.Context, request agentapi.RemovalRequest) {
 	err := r.removeOne(ctx, request)
-	backups, _, listErr := r.list(context.WithoutCancel(ctx), request.Stanza)
+	found, listErr := r.list(context.WithoutCancel(ctx), request.Stanza)
 	r.mu.Lock()
 	ended := time.Now()
 	r.endRemoval(nil)
@@ -61,7 +61,7 @@ func (r *Runner) remove(ctx context.Context, request agentapi.RemovalRequest) {
 		r.stanza = request.Stanza
 	}
 	if r.stanza == request.Stanza {
-		r.note(backups, listErr)
+		r.note(found, listErr)
 	}
 	r.mu.Unlock()
 	r.Changed()
@@ -69,10 +69,11 @@ func (r *Runner) remove(ctx context.Context, request agentapi.RemovalRequest) {
 
 // removeOne removes the backup, unless it must stay: that may have changed since somebody asked. One that is not there is no error.
 func (r *Runner) removeOne(ctx context.Context, request agentapi.RemovalRequest) error {
-	backups, _, err := r.list(ctx, request.Stanza)
+	found, err := r.list(ctx, request.Stanza)
 	if err != nil {
 		return err
 	}
+	backups := found.Backups
 	if why := backup.Holds(request.Label, backups); why != "" {
 		return errors.New(why)
 	}

@@ -111,13 +111,12 @@ func (r *Runner) Doubt() {
 // for a repository out of reach does not let go: what is there already is not made again.
 func (r *Runner) look(ctx context.Context, stanza, remote string) {
 	began := time.Now()
-	var backups []backup.Backup
+	var found backup.Contents
 	err := reach(ctx, remote)
 	if err == nil {
-		var found bool
-		if backups, found, err = r.list(ctx, stanza); err == nil && !found {
+		if found, err = r.list(ctx, stanza); err == nil && found.Stanza == "" {
 			if err = r.Tool.CreateStanza(ctx, HostConfiguration, stanza); err == nil {
-				backups, _, err = r.list(ctx, stanza)
+				found, err = r.list(ctx, stanza)
 			}
 		}
 	}
@@ -131,11 +130,11 @@ func (r *Runner) look(ctx context.Context, stanza, remote string) {
 		r.next = time.Time{} // what was read may be older than that
 		return
 	}
-	r.note(backups, err)
+	r.note(found, err)
 }
 
 // note takes note of what was read. The caller holds the lock.
-func (r *Runner) note(backups []backup.Backup, err error) {
+func (r *Runner) note(found backup.Contents, err error) {
 	before := r.report
 	if err != nil {
 		r.next = time.Now().Add(min(retryFirst<<min(r.failures, 10), retryLast))
@@ -143,28 +142,30 @@ func (r *Runner) note(backups []backup.Backup, err error) {
 		r.report.Error, r.report.Ready = err.Error(), false
 	} else {
 		r.next, r.failures = time.Now().Add(infoInterval), 0
-		r.report = agentapi.RepositoryReport{Stanza: r.stanza, Ready: true, Known: true, Backups: backups, At: time.Now()}
+		r.report = agentapi.RepositoryReport{
+			Stanza: r.stanza, Ready: true, Known: true, Backups: found.Backups, Timeline: found.Timeline, At: time.Now(),
+		}
 	}
 	if before.Error != r.report.Error || before.Ready != r.report.Ready {
-		r.Log.Info("The repository", "stanza", r.stanza, "ready", r.report.Ready, "backups", len(backups), "error", r.report.Error)
+		r.Log.Info("The repository", "stanza", r.stanza, "ready", r.report.Ready, "backups", len(found.Backups), "error", r.report.Error)
 	}
 	if !reflect.DeepEqual(before, r.report) {
 		go r.Changed()
 	}
 }
 
-// list is what is in the stanza, and whether there is one.
-func (r *Runner) list(ctx context.Context, stanza string) ([]backup.Backup, bool, error) {
-	contents, err := r.Tool.Info(ctx, HostConfiguration, stanza)
+// list is what is in the stanza, as it is to a recovery along the newest timeline. It has no name if there is none.
+func (r *Runner) list(ctx context.Context, stanza string) (backup.Contents, error) {
+	all, err := r.Tool.Info(ctx, HostConfiguration, stanza)
 	if err != nil {
-		return nil, false, err
+		return backup.Contents{}, err
 	}
-	for _, c := range contents {
-		if c.Stanza == stanza {
-			return c.Backups, true, nil
+	for _, contents := range all {
+		if contents.Stanza == stanza {
+			return r.Tool.Follow(ctx, HostConfiguration, contents, 0)
 		}
 	}
-	return nil, false, nil
+	return backup.Contents{}, nil
 }
 
 // Job is a backup to make.
@@ -209,7 +210,7 @@ func (r *Runner) make(ctx context.Context, job Job) {
 	if err == nil {
 		removing = r.retain(ctx, job)
 	}
-	backups, _, listErr := r.list(context.WithoutCancel(ctx), job.Stanza)
+	found, listErr := r.list(context.WithoutCancel(ctx), job.Stanza)
 	r.mu.Lock()
 	ended := time.Now()
 	r.cancel(nil)
@@ -225,7 +226,7 @@ func (r *Runner) make(ctx context.Context, job Job) {
 		r.stanza = job.Stanza
 	}
 	if r.stanza == job.Stanza {
-		r.note(backups, listErr)
+		r.note(found, listErr)
 	}
 	if removing != nil {
 		r.report.Error = "removing old backups: " + removing.Error()
@@ -239,11 +240,11 @@ func (r *Runner) backup(ctx context.Context, job Job) (*backup.Backup, error) {
 	if _, err := r.Tool.Write(backupConfiguration, job.Settings); err != nil {
 		return nil, err
 	}
-	before, _, err := r.list(ctx, job.Stanza)
+	found, err := r.list(ctx, job.Stanza)
 	if err != nil {
 		return nil, err
 	}
-	request, kind := job.Request, job.Request.Type
+	before, request, kind := found.Backups, job.Request, job.Request.Type
 	if kind == "" {
 		kind = backup.TypeDue(request.Method, before, time.Duration(request.FullEverySeconds)*time.Second, time.Now())
 	}
@@ -253,11 +254,11 @@ func (r *Runner) backup(ctx context.Context, job Job) (*backup.Backup, error) {
 	if err := r.Tool.Backup(ctx, backupConfiguration, job.Stanza, kind, request.Name); err != nil {
 		return nil, err
 	}
-	after, _, err := r.list(ctx, job.Stanza)
+	found, err = r.list(ctx, job.Stanza)
 	if err != nil {
 		return nil, fmt.Errorf("the backup was made, and then the repository could not be read: %w", err)
 	}
-	newest := backup.ByAge(after)
+	newest := backup.ByAge(found.Backups)
 	if len(newest) == 0 || len(before) > 0 && newest[len(newest)-1].Label == backup.ByAge(before)[len(before)-1].Label {
 		return nil, errors.New("pgBackRest said that it made a backup, and the repository has none that is new")
 	}
@@ -273,11 +274,11 @@ func (r *Runner) retain(ctx context.Context, job Job) error {
 	if job.Retention <= 0 {
 		return nil
 	}
-	backups, _, err := r.list(ctx, job.Stanza)
+	found, err := r.list(ctx, job.Stanza)
 	if err != nil {
 		return err
 	}
-	plan := backup.Retain(backups, job.Retention, time.Now())
+	plan := backup.Retain(found.Backups, job.Retention, time.Now())
 	if len(plan.Remove) == 0 {
 		return nil
 	}

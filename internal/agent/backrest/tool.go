@@ -132,13 +132,11 @@ func (t *Tool) CreateStanza(ctx context.Context, name, stanza string) error {
 
 // Info is what the repository has.
 func (t *Tool) Info(ctx context.Context, name string, stanza string) ([]backup.Contents, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, infoBound, fmt.Errorf("the repository gave no answer for %s", infoBound))
-	defer cancel()
-	args := []string{"info", "--output=json", "--log-level-stderr=error"}
+	args := []string{"info", "--output=json"}
 	if stanza != "" {
 		args = append(args, "--stanza="+stanza)
 	}
-	output, err := t.run(ctx, name, args...)
+	output, err := t.bounded(ctx, name, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -215,8 +213,10 @@ func (t *Tool) run(ctx context.Context, name string, args ...string) ([]byte, er
 	cmd.Stdout, cmd.Stderr = &output, &said
 	if err := t.Children.Run(cmd); err != nil {
 		what := args[len(args)-1]
-		if slices.Contains(args, "info") {
-			what = "info"
+		for _, command := range []string{"info", "repo-ls", "repo-get"} {
+			if slices.Contains(args, command) {
+				what = command
+			}
 		}
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("pgbackrest %s: %w", what, context.Cause(ctx))
