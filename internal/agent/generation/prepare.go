@@ -72,6 +72,9 @@ func (s *Switch) prepareDatabase(ctx context.Context, p *pair) error {
 	if err != nil || len(missing) > 0 {
 		return errors.Join(err, differ(p.name, missing))
 	}
+	if err := s.follows(ctx, p); err != nil {
+		return err
+	}
 	if !s.Reverse {
 		return nil
 	}
