@@ -43,3 +43,16 @@ func unfollowed(ctx context.Context, from, to *pgx.Conn, subscription string) ([
 	}
 	return found, nil
 }
+
+// noLargeObjects makes sure that there are none: logical replication does not carry them, and no event trigger fires when one is made.
+func noLargeObjects(ctx context.Context, p *pair) error {
+	found, err := column(ctx, p.from, "SELECT oid::text FROM pg_largeobject_metadata ORDER BY oid LIMIT 10")
+	if err != nil {
+		return fmt.Errorf("database %s: looking for large objects: %w", p.name, err)
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return fmt.Errorf("database %s has large objects, which are not carried over and would be lost: %s; keep their content in bytea columns, and remove them (lo_unlink)",
+		p.name, strings.Join(found, ", "))
+}

@@ -75,6 +75,9 @@ func (s *Switch) prepareDatabase(ctx context.Context, p *pair) error {
 	if err := s.follows(ctx, p); err != nil {
 		return err
 	}
+	if err := noLargeObjects(ctx, p); err != nil {
+		return err
+	}
 	if !s.Reverse {
 		return nil
 	}

@@ -123,6 +123,9 @@ func (s *Switch) move(ctx context.Context) error {
 
 // moveDatabase ends the way there, sets the sequences, and begins the way back.
 func (s *Switch) moveDatabase(ctx context.Context, p *pair) error {
+	if err := noLargeObjects(ctx, p); err != nil { // again: no client is left that could make one
+		return err
+	}
 	subscription := pgx.Identifier{naming.UpgradeSlot(s.ID, p.oid)}.Sanitize()
 	if _, err := p.to.Exec(ctx, "ALTER SUBSCRIPTION "+subscription+" DISABLE"); err != nil {
 		return fmt.Errorf("database %s: ending the subscription: %w", p.name, err)

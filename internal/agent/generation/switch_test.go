@@ -115,6 +115,19 @@ func TestSwitch_refused(t *testing.T) {
 		`ALTER SUBSCRIPTION "`+subscription+`" REFRESH PUBLICATION`)
 	l.target.Exec("postgres", `ALTER SUBSCRIPTION "`+subscription+`" REFRESH PUBLICATION`)
 	require.NoError(t, l.place.awaitTables(t.Context(), l.marker))
+
+	l.source.Exec("postgres", "SELECT lo_create(4711)")
+	refused(newMove(t, l), "database postgres has large objects, which are not carried over and would be lost: 4711")
+	l.source.Exec("postgres", "SELECT lo_unlink(4711)")
+	late := newMove(t, l)
+	late.close = func() {
+		if len(late.closed) == 1 { // the last that a client did
+			l.source.Exec("postgres", "SELECT lo_create(4712)")
+		}
+	}
+	refused(late, "would be lost: 4712", true, false)
+	l.source.Exec("postgres", "SELECT lo_unlink(4712)")
+
 	l.source.Exec("postgres", `INSERT INTO "Made" VALUES (2)`)
 	m := newMove(t, l)
 	require.NoError(t, m.run(t))
