@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -44,16 +46,12 @@ func (s *Switch) prepare(ctx context.Context) error {
 
 // connect opens the connections that are used in the pause, to every database that is carried over.
 func (s *Switch) connect(ctx context.Context, first *pgx.Conn) error {
-	rows, err := first.Query(ctx, "SELECT datname, oid FROM pg_database WHERE NOT datistemplate AND datallowconn ORDER BY 1")
+	databases, err := readDatabases(ctx, first)
 	if err != nil {
-		return fmt.Errorf("looking for databases: %w", err)
+		return err
 	}
-	s.pairs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*pair, error) {
-		p := &pair{}
-		return p, row.Scan(&p.name, &p.oid)
-	})
-	if err != nil {
-		return fmt.Errorf("looking for databases: %w", err)
+	for _, name := range slices.Sorted(maps.Keys(databases)) {
+		s.pairs = append(s.pairs, &pair{name: name, oid: databases[name]})
 	}
 	return s.each(ctx, func(ctx context.Context, p *pair) (err error) {
 		if p.from, err = s.Local(ctx, p.name); err != nil {
@@ -64,6 +62,26 @@ func (s *Switch) connect(ctx context.Context, first *pgx.Conn) error {
 		}
 		return nil
 	})
+}
+
+// compareAgain looks for what was made or changed since prepare compared, and before clients were ended: databases and roles, with their passwords.
+func (s *Switch) compareAgain(ctx context.Context) error {
+	c := s.pairs[0].from
+	databases, err := readDatabases(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, p := range s.pairs {
+		if databases[p.name] != p.oid {
+			return fmt.Errorf("database %s was dropped, or made anew, meanwhile", p.name)
+		}
+		delete(databases, p.name)
+	}
+	if made := slices.Sorted(maps.Keys(databases)); len(made) > 0 {
+		return fmt.Errorf("database %s was made meanwhile, and is not followed; drop it, and make it after the upgrade", made[0])
+	}
+	missing, err := GlobalDifferences(ctx, c, s.pairs[0].to)
+	return errors.Join(err, differ("", missing))
 }
 
 // prepareDatabase looks whether both sides have the same, and prepares the way back on the target.

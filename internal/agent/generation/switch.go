@@ -110,6 +110,10 @@ func (s *Switch) move(ctx context.Context) error {
 		return err
 	}
 	s.did("drained")
+	if err := s.compareAgain(ctx); err != nil {
+		return err
+	}
+	s.did("compared")
 	if err := s.each(ctx, s.moveDatabase); err != nil {
 		return err
 	}

@@ -119,18 +119,24 @@ func TestSwitch_refused(t *testing.T) {
 	l.source.Exec("postgres", "SELECT lo_create(4711)")
 	refused(newMove(t, l), "database postgres has large objects, which are not carried over and would be lost: 4711")
 	l.source.Exec("postgres", "SELECT lo_unlink(4711)")
-	late := newMove(t, l)
-	late.close = func() {
-		if len(late.closed) == 1 { // the last that a client did
-			l.source.Exec("postgres", "SELECT lo_create(4712)")
+	late := func(statement string) *move { // it is the last that a client did
+		m := newMove(t, l)
+		m.close = func() {
+			if len(m.closed) == 1 {
+				l.source.Exec("postgres", statement)
+			}
 		}
+		return m
 	}
-	refused(late, "would be lost: 4712", true, false)
+	refused(late("SELECT lo_create(4712)"), "would be lost: 4712", true, false)
 	l.source.Exec("postgres", "SELECT lo_unlink(4712)")
+	refused(late("CREATE DATABASE made"), "database made was made meanwhile", true, false)
+	l.source.Exec("postgres", "DROP DATABASE made")
 
 	l.source.Exec("postgres", `INSERT INTO "Made" VALUES (2)`)
-	m := newMove(t, l)
+	m := late("CREATE ROLE newcomer LOGIN PASSWORD 'one'")
 	require.NoError(t, m.run(t))
 	assert.True(t, m.handedOver)
 	assert.Equal(t, "2", text(t, l.target.Connect("postgres"), `SELECT count(*)::text FROM "Made"`))
+	assert.Equal(t, "true", text(t, l.target.Connect("postgres"), "SELECT (rolcanlogin AND rolpassword IS NOT NULL)::text FROM pg_authid WHERE rolname = 'newcomer'"))
 }
