@@ -43,6 +43,8 @@ type aside struct {
 	// keep keeps slots and the role on a detached server.
 	keep   *task
 	keptAt time.Time
+	// spare says that nobody needs the WAL of the detached server: it is the seed, and never had the writes.
+	spare bool
 }
 
 // generationSeen is what a look saw.
@@ -70,6 +72,7 @@ func (a *Agent) asideRound(ctx context.Context, w *world) outcome {
 	}
 	switch detached := u.Detached(live); {
 	case live == u.From && own == u.To && detached == self:
+		a.besides.spare = marker == nil || !marker.GaveAway()
 		return a.seedRound(ctx, w)
 	case live == u.To && own == u.From && marker != nil && marker.Origin && marker.ID == u.ID:
 		return a.originRound(ctx, w)

@@ -1,0 +1,28 @@
+package agent
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/pgsteward/pgsteward/internal/agent/datadir"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+)
+
+// The seed of a major upgrade has no stanza before it has the writes, so that nothing can be archived: it keeps no WAL for that. What had the
+// writes archives all of it.
+func TestAgent_settings_archive(t *testing.T) {
+	t.Parallel()
+	a := &Agent{}
+	a.volume, a.config = datadir.NewVolume(t.TempDir(), 17, nil), &agentapi.Config{Backup: &agentapi.BackupConfig{}}
+	a.backups.command = "push"
+	w := &world{}
+	command := func(detached, spare bool) string {
+		a.detach, a.besides.spare = detached, spare
+		return a.settings(w, "").ArchiveCommand
+	}
+	assert.Equal(t, "true", command(true, true), "the seed")
+	assert.Equal(t, "push", command(true, false), "the origin, and a seed that had the writes")
+	a.config.Backup = nil
+	assert.Empty(t, command(true, true), "there is no repository")
+}
