@@ -199,7 +199,8 @@ func (a *Agent) runDetached(ctx context.Context, w *world) (outcome, bool) {
 		a.server.Stop(supervise.Fast)
 		return a.serverOutcome(w), false
 	}
-	a.detach = true // for settings and start
+	a.holdArchive(false) // it may have given the writes away
+	a.detach = true      // for settings and start
 	defer func() { a.detach = false }()
 	if !w.server.Running {
 		return a.start(ctx, w, true, ""), false

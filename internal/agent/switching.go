@@ -37,6 +37,8 @@ type switching struct {
 	// closed says that clients are to be kept out, inForce that this was seen to be so or not so; stopped that PostgreSQL is to stay
 	// stopped, and giving that the lease is being given away.
 	closed, inForce, stopped, giving bool
+	// holds says that archiving is left to when this server goes on, and held that it is.
+	holds, held bool
 	// appliedAt is when a configuration with applied was last put in force.
 	applied   bool
 	appliedAt time.Time
@@ -114,7 +116,7 @@ func (s *switching) end(pause time.Duration, err error) {
 	if err != nil {
 		status.Phase, status.Refused = agentapi.SwitchoverRefused, err.Error()
 	}
-	s.status, s.request, s.closed, s.stopped, s.giving = &status, nil, false, false, false
+	s.status, s.request, s.closed, s.stopped, s.giving, s.held = &status, nil, false, false, false, false
 }
 
 // said is the status for others; they must not see it change.
@@ -157,6 +159,7 @@ func (a *Agent) keepSwitching(ctx context.Context, w *world) {
 	s := &a.switching
 	if err, isNew := s.task.result(); isNew && err != nil {
 		a.log.Warn("Not moving the writes to the other generation", "error", err)
+		a.holdArchive(false)
 	}
 	if !s.task.isSettled() {
 		return
@@ -172,6 +175,9 @@ func (a *Agent) keepSwitching(ctx context.Context, w *world) {
 	a.log.Info("Moving the writes to the other generation", "target", request.Target, "to", request.To)
 	place := a.place(ctx)
 	members, volume := a.membersOf(request.To), a.volume
+	// Without a way back this server does not go on: what its archiver does not do now is not done.
+	goesOn := request.Reverse || request.To == a.config.Upgrade.From
+	s.set(func(s *switching) { s.holds = goesOn || a.archivingFails() })
 	s.task = a.begin(ctx, "switch", func(ctx context.Context) error {
 		pause, err := a.runSwitch(ctx, place, *request, members, volume)
 		s.end(pause, err)
@@ -318,9 +324,23 @@ func (a *Agent) whileStopped(w *world) *outcome {
 	if !stopped {
 		return nil
 	}
+	a.holdForSwitch(w)
 	if w.view.Holder == a.options.Instance && !giving {
 		a.keeper.Take(lease.Claim{Seen: w.view.Record})
 	}
 	w.decision = election.Decision{Action: election.Stop, Reason: "the writes are being moved to the other generation"}
 	return &outcome{state: agentapi.StateStopping, role: agentapi.RolePrimary, notReady: w.decision.Reason}
+}
+
+// holdForSwitch keeps the archiver from making the pause longer, once. A round that was under way when the switch began to stop PostgreSQL
+// may have lifted it: so it is here.
+func (a *Agent) holdForSwitch(w *world) {
+	hold := false
+	a.switching.set(func(s *switching) {
+		hold = s.holds && !s.held && w.server.Running
+		s.held = s.held || hold
+	})
+	if hold {
+		a.holdArchive(true)
+	}
 }

@@ -38,8 +38,15 @@ func (s *Switch) prepare(ctx context.Context) error {
 	if missing, err := GlobalDifferences(ctx, s.pairs[0].from, s.pairs[0].to); err != nil || len(missing) > 0 {
 		return errors.Join(err, differ("", missing))
 	}
-	if _, err := first.Exec(ctx, "CHECKPOINT"); err != nil { // so that the shutdown has little to write
-		return fmt.Errorf("writing a checkpoint: %w", err)
+	return checkpoint(ctx, first)
+}
+
+// checkpoint writes one, so that the shutdown has little to write. It may take minutes: only the context bounds it.
+func checkpoint(ctx context.Context, c *pgx.Conn) error {
+	for _, statement := range []string{"SET statement_timeout = 0", "CHECKPOINT"} {
+		if _, err := c.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("writing a checkpoint: %w", err)
+		}
 	}
 	return nil
 }

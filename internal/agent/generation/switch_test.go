@@ -90,6 +90,16 @@ func TestSwitch(t *testing.T) {
 	assert.Equal(t, "false", text(t, l.target.Connect("postgres"), "SELECT subenabled::text FROM pg_subscription WHERE subname = '"+naming.UpgradeSlot("a1", l.marker.Databases["postgres"])+"'"))
 }
 
+// A checkpoint may take longer than what bounds our statements.
+func TestSwitch_checkpoint(t *testing.T) {
+	server := servers.NewServer(t, 15)
+	server.Exec("postgres", "CREATE TABLE t AS SELECT generate_series(1, 100000) AS a")
+	c := server.Connect("postgres")
+	_, err := c.Exec(t.Context(), "SET statement_timeout = 1")
+	require.NoError(t, err)
+	require.NoError(t, checkpoint(t.Context(), c))
+}
+
 // TestSwitch_refused: what would not be on the other side is seen before writes are paused, or while they are, and nothing is given away.
 func TestSwitch_refused(t *testing.T) {
 	l := newLogicalCopy(t, 15, servers.Newest(t, 17))
