@@ -25,6 +25,8 @@ const (
 	switchPrepare = 5 * time.Minute
 	// switchStopBound is when PostgreSQL must have stopped: by then the loop has hastened it, twice (hasten).
 	switchStopBound = fastStopBound + 10*time.Second
+	// askGiven is how long it is asked whether the lease was given away, if no answer was had.
+	askGiven = time.Minute
 )
 
 // switching is a move of the writes to the other generation, which runs as a task beside the loop. The loop keeps the lease, writes
@@ -230,12 +232,31 @@ func (a *Agent) runSwitch(ctx context.Context, place *generation.Place, request 
 		Unmark: func() error { return generation.UnmarkOrigin(place.New) },
 		HandOver: func(ctx context.Context) error {
 			a.switching.set(func(s *switching) { s.giving = true })
-			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveTimeout)
-			defer cancel()
-			return a.leaseKeeper().HandOverTo(bounded, request.Target, lease.Generation{Version: request.To, SystemIdentifier: system, Members: members})
+			return handOverTo(ctx, a.leaseKeeper(), request.Target, lease.Generation{Version: request.To, SystemIdentifier: system, Members: members})
 		},
 	}
 	return move.Run(preparing)
+}
+
+// handOverTo gives the lease to the target. An answer that was lost is asked for: what is done if it was not given would undo what is.
+func handOverTo(ctx context.Context, keeper *lease.Keeper, target string, next lease.Generation) error {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveTimeout)
+	defer cancel()
+	err := keeper.HandOverTo(bounded, target, next)
+	if err == nil {
+		return nil
+	}
+	asking, cancel := context.WithTimeout(ctx, askGiven)
+	defer cancel()
+	was, unknown := keeper.WasHandedOver(asking, next.Version)
+	switch {
+	case unknown != nil:
+		return fmt.Errorf("%w: %w", generation.ErrUnknown, err)
+	case was:
+		return nil
+	default:
+		return err
+	}
 }
 
 // targetSystem asks the target's agent whether all is well there, and for its PostgreSQL system.

@@ -54,6 +54,10 @@ type Switch struct {
 	steps []any
 }
 
+// ErrUnknown is that of HandOver when nobody says whether it came to pass. Then nothing is undone: the other server may have the writes,
+// and what is only prepared there its own agent takes back (Join).
+var ErrUnknown = errors.New("whether the lease was given away is not known")
+
 // pair is one database on both sides.
 type pair struct {
 	name     string
@@ -85,7 +89,9 @@ func (s *Switch) Run(ctx context.Context) (pause time.Duration, err error) {
 	}
 	// From here on the bound does not count: nobody can write here any more, and all that was written has arrived.
 	if err := s.give(ctx); err != nil {
-		s.undo(ctx)
+		if !errors.Is(err, ErrUnknown) {
+			s.undo(ctx)
+		}
 		return time.Since(s.began), err
 	}
 	return time.Since(s.began), nil
@@ -169,10 +175,11 @@ func (s *Switch) give(ctx context.Context) error {
 	if err := s.Mark(reverse); err != nil {
 		return err
 	}
-	if err := s.HandOver(ctx); err != nil {
-		return errors.Join(err, s.Unmark())
+	err := s.HandOver(ctx)
+	if err != nil && !errors.Is(err, ErrUnknown) {
+		err = errors.Join(err, s.Unmark())
 	}
-	return nil
+	return err
 }
 
 // undo lets clients in again, and puts the target right as far as that can be done from here; the rest its own agent does.

@@ -2,6 +2,8 @@ package generation
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -20,9 +22,12 @@ import (
 type move struct {
 	*Switch
 	handedOver bool
-	closed     []bool
-	stop       func()
-	close      func()
+	// unheard is what handing over says, if it fails.
+	unheard  error
+	unmarked bool
+	closed   []bool
+	stop     func()
+	close    func()
 }
 
 func newMove(t *testing.T, l *logicalCopy) *move {
@@ -47,8 +52,8 @@ func newMove(t *testing.T, l *logicalCopy) *move {
 			require.True(t, control.StoppedCleanly())
 			return control.NextXID, err
 		},
-		Mark: func(map[string]string) error { return nil }, Unmark: func() error { return nil },
-		HandOver: func(context.Context) error { m.handedOver = true; return nil },
+		Mark: func(map[string]string) error { return nil }, Unmark: func() error { m.unmarked = true; return nil },
+		HandOver: func(context.Context) error { m.handedOver = m.unheard == nil; return m.unheard },
 	}
 	return m
 }
@@ -80,6 +85,24 @@ func TestSwitch(t *testing.T) {
 	require.ErrorContains(t, m.run(t), "1 transactions began at the last moment")
 	assert.False(t, m.handedOver)
 	assert.Equal(t, []bool{true, false}, m.closed, "clients may come again")
+
+	l.source.Start()
+	l.drain(t)
+	m = newMove(t, l)
+	m.unheard = fmt.Errorf("%w: timeout", ErrUnknown)
+	require.ErrorIs(t, m.run(t), ErrUnknown)
+	assert.False(t, m.unmarked)
+	const enabled = "SELECT bool_or(subenabled)::text FROM pg_subscription"
+	assert.Equal(t, "false", text(t, l.target.Connect("postgres"), enabled), "nothing is undone")
+
+	l.source.Start()
+	l.target.Exec("postgres", "ALTER SUBSCRIPTION "+naming.UpgradeSlot("a1", l.marker.Databases["postgres"])+" ENABLE") // as Join does
+	l.drain(t)
+	m = newMove(t, l)
+	m.unheard = errors.New("refused")
+	require.ErrorContains(t, m.run(t), "refused")
+	assert.True(t, m.unmarked)
+	assert.Equal(t, "true", text(t, l.target.Connect("postgres"), enabled))
 
 	l.source.Start()
 	l.drain(t)
