@@ -241,6 +241,9 @@ func (a *Agent) settings(w *world, upstream string) postgres.Settings {
 	settings.Closed = settings.Still || detached
 	settings.Upgrade = a.config.Upgrade != nil && (a.config.Upgrade.Seed != "" || a.config.Upgrade.Origin != "")
 	settings.ArchiveCommand = a.archiveCommand()
+	if detached && a.besides.spare && settings.ArchiveCommand != "" { // its stanza is made when it has the writes: until then WAL would pile up
+		settings.ArchiveCommand = dropWAL
+	}
 	if !detached { // nobody waits for what a detached server commits
 		settings.SyncStandbys = syncNames(a.syncToUse(w))
 	}

@@ -43,6 +43,8 @@ type aside struct {
 	// keep keeps slots and the role on a detached server.
 	keep   *task
 	keptAt time.Time
+	// spare says that nobody needs the WAL of the detached server: it is the seed, and never had the writes.
+	spare bool
 }
 
 // generationSeen is what a look saw.
@@ -70,6 +72,7 @@ func (a *Agent) asideRound(ctx context.Context, w *world) outcome {
 	}
 	switch detached := u.Detached(live); {
 	case live == u.From && own == u.To && detached == self:
+		a.besides.spare = marker == nil || !marker.GaveAway()
 		return a.seedRound(ctx, w)
 	case live == u.To && own == u.From && marker != nil && marker.Origin && marker.ID == u.ID:
 		return a.originRound(ctx, w)
@@ -196,7 +199,8 @@ func (a *Agent) runDetached(ctx context.Context, w *world) (outcome, bool) {
 		a.server.Stop(supervise.Fast)
 		return a.serverOutcome(w), false
 	}
-	a.detach = true // for settings and start
+	a.holdArchive(false) // it may have given the writes away
+	a.detach = true      // for settings and start
 	defer func() { a.detach = false }()
 	if !w.server.Running {
 		return a.start(ctx, w, true, ""), false

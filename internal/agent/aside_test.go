@@ -115,6 +115,11 @@ func TestUpgradeSeed(t *testing.T) { //nolint:paralleltest // it takes the machi
 	third.await(upgradeBound, "following", follows)
 	w.end()
 	w.assertIn(third, w.acknowledged())
+
+	// Called off: the server of the primary is the one that was cleaned after the first attempt.
+	c.change(func(config *agentapi.Config) { config.Upgrade, config.Members[2].Version = nil, "" })
+	c.repod("db-3").awaitReady(agentapi.RoleStandby)
+	second.nothingLeft()
 }
 
 func order(stage agentapi.SeedStage) int {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// dropWAL is the archive_command of a cluster whose image cannot make backups: nothing is archived, and nothing kept for it.
+	// dropWAL is the archive_command of a cluster whose image cannot make backups, and of a seed: nothing is archived, and nothing kept for it.
 	dropWAL = "true"
 	// keepWAL is that of a cluster whose repository cannot be used yet: PostgreSQL keeps WAL, and tries again.
 	keepWAL = "false"

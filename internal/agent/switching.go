@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -26,6 +25,8 @@ const (
 	switchPrepare = 5 * time.Minute
 	// switchStopBound is when PostgreSQL must have stopped: by then the loop has hastened it, twice (hasten).
 	switchStopBound = fastStopBound + 10*time.Second
+	// askGiven is how long it is asked whether the lease was given away, if no answer was had.
+	askGiven = time.Minute
 )
 
 // switching is a move of the writes to the other generation, which runs as a task beside the loop. The loop keeps the lease, writes
@@ -38,6 +39,8 @@ type switching struct {
 	// closed says that clients are to be kept out, inForce that this was seen to be so or not so; stopped that PostgreSQL is to stay
 	// stopped, and giving that the lease is being given away.
 	closed, inForce, stopped, giving bool
+	// holds says that archiving is left to when this server goes on, and held that it is.
+	holds, held bool
 	// appliedAt is when a configuration with applied was last put in force.
 	applied   bool
 	appliedAt time.Time
@@ -115,7 +118,7 @@ func (s *switching) end(pause time.Duration, err error) {
 	if err != nil {
 		status.Phase, status.Refused = agentapi.SwitchoverRefused, err.Error()
 	}
-	s.status, s.request, s.closed, s.stopped, s.giving = &status, nil, false, false, false
+	s.status, s.request, s.closed, s.stopped, s.giving, s.held = &status, nil, false, false, false, false
 }
 
 // said is the status for others; they must not see it change.
@@ -158,6 +161,7 @@ func (a *Agent) keepSwitching(ctx context.Context, w *world) {
 	s := &a.switching
 	if err, isNew := s.task.result(); isNew && err != nil {
 		a.log.Warn("Not moving the writes to the other generation", "error", err)
+		a.holdArchive(false)
 	}
 	if !s.task.isSettled() {
 		return
@@ -173,6 +177,9 @@ func (a *Agent) keepSwitching(ctx context.Context, w *world) {
 	a.log.Info("Moving the writes to the other generation", "target", request.Target, "to", request.To)
 	place := a.place(ctx)
 	members, volume := a.membersOf(request.To), a.volume
+	// Without a way back this server does not go on: what its archiver does not do now is not done.
+	goesOn := request.Reverse || request.To == a.config.Upgrade.From
+	s.set(func(s *switching) { s.holds = goesOn || a.archivingFails() })
 	s.task = a.begin(ctx, "switch", func(ctx context.Context) error {
 		pause, err := a.runSwitch(ctx, place, *request, members, volume)
 		s.end(pause, err)
@@ -225,12 +232,31 @@ func (a *Agent) runSwitch(ctx context.Context, place *generation.Place, request 
 		Unmark: func() error { return generation.UnmarkOrigin(place.New) },
 		HandOver: func(ctx context.Context) error {
 			a.switching.set(func(s *switching) { s.giving = true })
-			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveTimeout)
-			defer cancel()
-			return a.leaseKeeper().HandOverTo(bounded, request.Target, lease.Generation{Version: request.To, SystemIdentifier: system, Members: members})
+			return handOverTo(ctx, a.leaseKeeper(), request.Target, lease.Generation{Version: request.To, SystemIdentifier: system, Members: members})
 		},
 	}
 	return move.Run(preparing)
+}
+
+// handOverTo gives the lease to the target. An answer that was lost is asked for: what is done if it was not given would undo what is.
+func handOverTo(ctx context.Context, keeper *lease.Keeper, target string, next lease.Generation) error {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveTimeout)
+	defer cancel()
+	err := keeper.HandOverTo(bounded, target, next)
+	if err == nil {
+		return nil
+	}
+	asking, cancel := context.WithTimeout(ctx, askGiven)
+	defer cancel()
+	was, unknown := keeper.WasHandedOver(asking, next.Version)
+	switch {
+	case unknown != nil:
+		return fmt.Errorf("%w: %w", generation.ErrUnknown, err)
+	case was:
+		return nil
+	default:
+		return err
+	}
 }
 
 // targetSystem asks the target's agent whether all is well there, and for its PostgreSQL system.
@@ -319,6 +345,7 @@ func (a *Agent) whileStopped(w *world) *outcome {
 	if !stopped {
 		return nil
 	}
+	a.holdForSwitch(w)
 	if w.view.Holder == a.options.Instance && !giving {
 		a.keeper.Take(lease.Claim{Seen: w.view.Record})
 	}
@@ -326,68 +353,15 @@ func (a *Agent) whileStopped(w *world) *outcome {
 	return &outcome{state: agentapi.StateStopping, role: agentapi.RolePrimary, notReady: w.decision.Reason}
 }
 
-// serveUpgrade is what the live primary does for a major upgrade, beside the loop.
-func (a *Agent) serveUpgrade(ctx context.Context, w *world) {
-	a.keepSwitching(ctx, w)
-	a.checkUpgrade(ctx, w)
-	u, work := a.config.Upgrade, &a.upgradeWork
-	key, live := "clean", strconv.Itoa(a.major)
-	switch {
-	case u == nil: // what could not be removed in time; one question if there is nothing
-	case u.ID == "":
-		return
-	case u.Seed == "" && u.Origin == "":
-	case u.Retire:
-		key = "retire " + u.ID
-	case live == u.To:
-		key = "forward " + u.ID
-	default:
-		return
-	}
-	key += " " + strconv.Itoa(w.server.PID)
-	if err, isNew := work.task.result(); isNew {
-		work.at = w.now
-		if err == nil {
-			work.done = work.task.name
-		} else {
-			a.log.Warn("Removing what a major upgrade left is not finished", "error", err)
-		}
-	}
-	work.retired = u != nil && u.Retire && work.done == key
-	if work.done == key || !work.task.isDone() || work.task != nil && w.now.Sub(work.at) < setupRetry {
-		return
-	}
-	place, volume := a.place(ctx), a.volume
-	work.task = a.begin(ctx, key, func(ctx context.Context) error {
-		if u != nil && !u.Retire && live == u.To {
-			return generation.DropForward(ctx, place.Local, u.ID)
-		}
-		if u == nil || !u.Retire { // this server has the writes: what a switch that came to nothing marked is over
-			if err := generation.UnmarkOrigin(volume); err != nil {
-				return err
-			}
-		}
-		return generation.Clean(ctx, place.Local, "")
+// holdForSwitch keeps the archiver from making the pause longer, once. A round that was under way when the switch began to stop PostgreSQL
+// may have lifted it: so it is here.
+func (a *Agent) holdForSwitch(w *world) {
+	hold := false
+	a.switching.set(func(s *switching) {
+		hold = s.holds && !s.held && w.server.Running
+		s.held = s.held || hold
 	})
-}
-
-// upgradeWork is what the live primary does for a major upgrade.
-type upgradeWork struct {
-	task    *task
-	at      time.Time
-	done    string
-	retired bool
-}
-
-// describeUpgrade is what this instance knows of a major upgrade; nil: nothing.
-func (a *Agent) describeUpgrade() *agentapi.UpgradeStatus {
-	status := a.upgradeStatus
-	if status.ID == "" && a.config.Upgrade != nil {
-		status.ID = a.config.Upgrade.ID
+	if hold {
+		a.holdArchive(true)
 	}
-	status.Switchover, status.Retired = a.switching.said(), a.upgradeWork.retired
-	if a.config.Upgrade == nil && status == (agentapi.UpgradeStatus{}) {
-		return nil
-	}
-	return &status
 }

@@ -389,6 +389,10 @@ const (
 	UpgradePublication = "pgsteward_upgrade"
 )
 
+// UpgradeSeeds is the setting of UpgradeUser on the source that has the system identifiers of the seeds that have worked there, with spaces in between:
+// PostgreSQL names the slots by which their tables are copied after it. It goes with the role.
+const UpgradeSeeds = "pgsteward.seeds"
+
 // UpgradeSlot is the logical replication slot, and the subscription, of the database with that oid on the side that sends, for the upgrade of that ID.
 func UpgradeSlot(id string, database uint32) string {
 	return UpgradeSlots(id) + strconv.FormatUint(uint64(database), 10)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/pgsteward/pgsteward/internal/agent/preflight"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
@@ -37,6 +38,11 @@ func Clean(ctx context.Context, local func(ctx context.Context, database string)
 	}
 	if !more && (keep != "" || !role) {
 		return nil
+	}
+	if keep == "" && role { // else a seed that does not know yet would make slots again
+		if err := sendAway(ctx, first); err != nil {
+			return err
+		}
 	}
 	if err := dropSubscriptions(ctx, first, local, keep); err != nil {
 		return err
@@ -73,12 +79,21 @@ func cleanAll(ctx context.Context, first *pgx.Conn, local opener) error {
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
-	role := pgx.Identifier{naming.UpgradeUser}.Sanitize()
-	if _, err := first.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", naming.UpgradeUser); err != nil {
-		return fmt.Errorf("ending the sessions of role %s: %w", naming.UpgradeUser, err)
-	}
-	if _, err := first.Exec(ctx, "DROP ROLE IF EXISTS "+role); err != nil {
+	if _, err := first.Exec(ctx, "DROP ROLE IF EXISTS "+upgradeUser); err != nil {
 		return fmt.Errorf("dropping role %s: %w", naming.UpgradeUser, err)
+	}
+	return nil
+}
+
+var upgradeUser = pgx.Identifier{naming.UpgradeUser}.Sanitize()
+
+// sendAway ends the sessions of the role, and lets it begin no more.
+func sendAway(ctx context.Context, c *pgx.Conn) error {
+	if _, err := c.Exec(ctx, "ALTER ROLE "+upgradeUser+" NOLOGIN"); err != nil {
+		return fmt.Errorf("keeping role %s out: %w", naming.UpgradeUser, err)
+	}
+	if _, err := c.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1 AND pid <> pg_backend_pid()", naming.UpgradeUser); err != nil {
+		return fmt.Errorf("ending the sessions of role %s: %w", naming.UpgradeUser, err)
 	}
 	return nil
 }
@@ -106,8 +121,7 @@ func cleanDatabase(ctx context.Context, local opener, database string) error {
 		return err
 	}
 	if role {
-		name := pgx.Identifier{naming.UpgradeUser}.Sanitize()
-		statements = append(statements, "REASSIGN OWNED BY "+name+" TO "+naming.Superuser, "DROP OWNED BY "+name)
+		statements = append(statements, "REASSIGN OWNED BY "+upgradeUser+" TO "+naming.Superuser, "DROP OWNED BY "+upgradeUser)
 	}
 	for _, statement := range statements {
 		if _, err := c.Exec(ctx, statement); err != nil {
@@ -137,9 +151,11 @@ func dropSubscriptions(ctx context.Context, first *pgx.Conn, local opener, keep 
 	return nil
 }
 
-// dropSlots drops our logical slots. Whoever uses one is ended: nobody shall follow from here any more.
+// dropSlots drops our logical slots, and if none is to be kept also those that a copy of tables left which was broken off. Whoever uses one is
+// ended: nobody shall follow from here any more.
 func dropSlots(ctx context.Context, c *pgx.Conn, keep string) error {
-	const which = `FROM pg_replication_slots WHERE slot_type = 'logical' AND starts_with(slot_name, $1) AND NOT ($2 <> '' AND starts_with(slot_name, $2))`
+	const which = `FROM pg_replication_slots WHERE slot_type = 'logical' AND (starts_with(slot_name, $1) AND NOT ($2 <> '' AND starts_with(slot_name, $2))
+		OR $2 = '' AND ` + preflight.OfCopies + `)`
 	args := []any{naming.UpgradePublication + "_", kept(keep)}
 	ctx, cancel := context.WithTimeout(ctx, leaveBound)
 	defer cancel()

@@ -50,7 +50,8 @@
 //     Transactions are read-only unless they say otherwise, also of sessions that are being let in just now. Clients are
 //     ended until none is left.
 //  2. A last transaction, with none before it under way, and E = the position behind it; every slot's confirmed position must reach E.
-//     Not within the bound: pg_hba.conf as before, marker removed, refused. Prepared transactions that exist refuse it as well.
+//     Not within the bound: pg_hba.conf as before, marker removed, refused. Prepared transactions that exist refuse it as well; so do
+//     databases and large objects, which are looked for again now that no client can make any. Roles are brought over again.
 //  3. On the target: subscriptions disabled; sequences set; if there is a way back, slots for it made, with nothing before them that
 //     the old side does not have.
 //  4. PostgreSQL is stopped: from here nothing can be written here, whatever happens. Its control file must say that no transaction followed

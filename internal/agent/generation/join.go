@@ -25,6 +25,9 @@ func (p *Place) join(ctx context.Context, m *Marker) error {
 	if err := p.identify(ctx, m); err != nil {
 		return err
 	}
+	if err := p.enlist(ctx, m); err != nil {
+		return err
+	}
 	if err := p.dropReverseSlots(ctx); err != nil {
 		return err
 	}

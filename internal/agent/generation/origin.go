@@ -41,8 +41,11 @@ func UnmarkOrigin(volume *datadir.Volume) error {
 		return err
 	}
 	m.Origin, m.Switching, m.Reverse = false, "", nil
-	if m.Failed != nil && m.Failed.Reason == reasonGivenAway {
+	if m.GaveAway() {
 		m.Stage, m.Failed = agentapi.SeedFollowing, nil
 	}
 	return m.Write(volume)
 }
+
+// GaveAway says that the server had the writes, and gave them away without a way back.
+func (m *Marker) GaveAway() bool { return m.Failed != nil && m.Failed.Reason == reasonGivenAway }

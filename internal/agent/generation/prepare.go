@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -36,24 +38,27 @@ func (s *Switch) prepare(ctx context.Context) error {
 	if missing, err := GlobalDifferences(ctx, s.pairs[0].from, s.pairs[0].to); err != nil || len(missing) > 0 {
 		return errors.Join(err, differ("", missing))
 	}
-	if _, err := first.Exec(ctx, "CHECKPOINT"); err != nil { // so that the shutdown has little to write
-		return fmt.Errorf("writing a checkpoint: %w", err)
+	return checkpoint(ctx, first)
+}
+
+// checkpoint writes one, so that the shutdown has little to write. It may take minutes: only the context bounds it.
+func checkpoint(ctx context.Context, c *pgx.Conn) error {
+	for _, statement := range []string{"SET statement_timeout = 0", "CHECKPOINT"} {
+		if _, err := c.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("writing a checkpoint: %w", err)
+		}
 	}
 	return nil
 }
 
 // connect opens the connections that are used in the pause, to every database that is carried over.
 func (s *Switch) connect(ctx context.Context, first *pgx.Conn) error {
-	rows, err := first.Query(ctx, "SELECT datname, oid FROM pg_database WHERE NOT datistemplate AND datallowconn ORDER BY 1")
+	databases, err := readDatabases(ctx, first)
 	if err != nil {
-		return fmt.Errorf("looking for databases: %w", err)
+		return err
 	}
-	s.pairs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*pair, error) {
-		p := &pair{}
-		return p, row.Scan(&p.name, &p.oid)
-	})
-	if err != nil {
-		return fmt.Errorf("looking for databases: %w", err)
+	for _, name := range slices.Sorted(maps.Keys(databases)) {
+		s.pairs = append(s.pairs, &pair{name: name, oid: databases[name]})
 	}
 	return s.each(ctx, func(ctx context.Context, p *pair) (err error) {
 		if p.from, err = s.Local(ctx, p.name); err != nil {
@@ -66,11 +71,37 @@ func (s *Switch) connect(ctx context.Context, first *pgx.Conn) error {
 	})
 }
 
+// compareAgain looks for what was made or changed since prepare compared, and before clients were ended: databases and roles, with their passwords.
+func (s *Switch) compareAgain(ctx context.Context) error {
+	c := s.pairs[0].from
+	databases, err := readDatabases(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, p := range s.pairs {
+		if databases[p.name] != p.oid {
+			return fmt.Errorf("database %s was dropped, or made anew, meanwhile", p.name)
+		}
+		delete(databases, p.name)
+	}
+	if made := slices.Sorted(maps.Keys(databases)); len(made) > 0 {
+		return fmt.Errorf("database %s was made meanwhile, and is not followed; drop it, and make it after the upgrade", made[0])
+	}
+	missing, err := GlobalDifferences(ctx, c, s.pairs[0].to)
+	return errors.Join(err, differ("", missing))
+}
+
 // prepareDatabase looks whether both sides have the same, and prepares the way back on the target.
 func (s *Switch) prepareDatabase(ctx context.Context, p *pair) error {
 	missing, err := Differences(ctx, p.from, p.to)
 	if err != nil || len(missing) > 0 {
 		return errors.Join(err, differ(p.name, missing))
+	}
+	if err := s.follows(ctx, p); err != nil {
+		return err
+	}
+	if err := noLargeObjects(ctx, p); err != nil {
+		return err
 	}
 	if !s.Reverse {
 		return nil

@@ -54,6 +54,10 @@ type Switch struct {
 	steps []any
 }
 
+// ErrUnknown is that of HandOver when nobody says whether it came to pass. Then nothing is undone: the other server may have the writes,
+// and what is only prepared there its own agent takes back (Join).
+var ErrUnknown = errors.New("whether the lease was given away is not known")
+
 // pair is one database on both sides.
 type pair struct {
 	name     string
@@ -85,7 +89,9 @@ func (s *Switch) Run(ctx context.Context) (pause time.Duration, err error) {
 	}
 	// From here on the bound does not count: nobody can write here any more, and all that was written has arrived.
 	if err := s.give(ctx); err != nil {
-		s.undo(ctx)
+		if !errors.Is(err, ErrUnknown) {
+			s.undo(ctx)
+		}
 		return time.Since(s.began), err
 	}
 	return time.Since(s.began), nil
@@ -110,6 +116,10 @@ func (s *Switch) move(ctx context.Context) error {
 		return err
 	}
 	s.did("drained")
+	if err := s.compareAgain(ctx); err != nil {
+		return err
+	}
+	s.did("compared")
 	if err := s.each(ctx, s.moveDatabase); err != nil {
 		return err
 	}
@@ -123,6 +133,9 @@ func (s *Switch) move(ctx context.Context) error {
 
 // moveDatabase ends the way there, sets the sequences, and begins the way back.
 func (s *Switch) moveDatabase(ctx context.Context, p *pair) error {
+	if err := noLargeObjects(ctx, p); err != nil { // again: no client is left that could make one
+		return err
+	}
 	subscription := pgx.Identifier{naming.UpgradeSlot(s.ID, p.oid)}.Sanitize()
 	if _, err := p.to.Exec(ctx, "ALTER SUBSCRIPTION "+subscription+" DISABLE"); err != nil {
 		return fmt.Errorf("database %s: ending the subscription: %w", p.name, err)
@@ -162,10 +175,11 @@ func (s *Switch) give(ctx context.Context) error {
 	if err := s.Mark(reverse); err != nil {
 		return err
 	}
-	if err := s.HandOver(ctx); err != nil {
-		return errors.Join(err, s.Unmark())
+	err := s.HandOver(ctx)
+	if err != nil && !errors.Is(err, ErrUnknown) {
+		err = errors.Join(err, s.Unmark())
 	}
-	return nil
+	return err
 }
 
 // undo lets clients in again, and puts the target right as far as that can be done from here; the rest its own agent does.

@@ -65,7 +65,9 @@ var troubles = []trouble{
 	{"SystemViews", `CREATE VIEW busy AS SELECT pid FROM pg_stat_activity`, warning, []string{"public.busy"}},
 	{"RegTypes", `CREATE TABLE numbers (a int PRIMARY KEY, b regproc[], c regclass)`, warning, []string{"public.numbers.b (regproc)"}},
 	{"InheritedNotNull", `CREATE TABLE parent (a int); CREATE TABLE child () INHERITS (parent); ALTER TABLE ONLY parent ALTER a SET NOT NULL`, warning, []string{"public.child.a"}},
-	{"LogicalSlots", `SELECT pg_create_logical_replication_slot('theirs', 'pgoutput'); SELECT pg_create_logical_replication_slot('pgsteward_upgrade_a1_5', 'pgoutput')`, blocker, []string{"theirs (app)"}},
+	// An earlier attempt's copy of tables was broken off: its slots are ours to remove.
+	{"LogicalSlots", `CREATE ROLE pgsteward_upgrade; ALTER ROLE pgsteward_upgrade SET pgsteward.seeds = '41 42'; SELECT pg_create_logical_replication_slot('pg_16400_sync_16384_42', 'pgoutput');
+		SELECT pg_create_logical_replication_slot('theirs', 'pgoutput'); SELECT pg_create_logical_replication_slot('pgsteward_upgrade_a1_5', 'pgoutput')`, blocker, []string{"theirs (app)"}},
 	{"PhysicalSlots", `SELECT pg_create_physical_replication_slot('archive'); SELECT pg_create_physical_replication_slot('pgsteward_db_2')`, warning, []string{"archive"}},
 	{"Subscriptions", `CREATE SUBSCRIPTION feed CONNECTION 'host=nowhere' PUBLICATION p WITH (connect = false)`, blocker, []string{"feed (app)"}},
 	{"AlterSystem", `ALTER SYSTEM SET work_mem = '5MB'`, warning, []string{"work_mem"}},

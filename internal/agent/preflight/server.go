@@ -14,6 +14,11 @@ import (
 // notOurs excludes what a major upgrade of ours makes.
 const notOurs = ` NOT LIKE '` + naming.UpgradePublication + `\_%'`
 
+// OfCopies is true of the slots by which seeds of ours copied tables: PostgreSQL makes and drops them itself, but for those of a copy that was broken off.
+const OfCopies = `(slot_name::text ~ '^pg_\d+_sync_\d+_\d+$' AND substring(slot_name::text from '\d+$') IN (SELECT unnest(string_to_array(split_part(c, '=', 2), ' '))
+	FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole, unnest(s.setconfig) c
+	WHERE r.rolname = '` + naming.UpgradeUser + `' AND split_part(c, '=', 1) = '` + naming.UpgradeSeeds + `'))`
+
 // serverChecks are looked for once.
 var serverChecks = []check{
 	{
@@ -55,7 +60,7 @@ var serverChecks = []check{
 	},
 	{
 		name: "LogicalSlots", severity: agentapi.SeverityBlocker, applies: func(in Input) bool { return in.follows() || in.From < 17 },
-		query:   `SELECT format('%I (%I)', slot_name, database) FROM pg_replication_slots WHERE slot_type = 'logical' AND NOT temporary AND slot_name` + notOurs,
+		query:   `SELECT format('%I (%I)', slot_name, database) FROM pg_replication_slots WHERE slot_type = 'logical' AND NOT temporary AND NOT ` + OfCopies + ` AND slot_name` + notOurs,
 		message: "Logical replication slots are not carried over, since positions are other ones in the new system: let their consumers read everything, drop them (SELECT pg_drop_replication_slot('…')), and make them anew after the upgrade",
 	},
 	{
@@ -115,7 +120,7 @@ func wholeServer(ctx context.Context, c *pgx.Conn, in Input, databases int) ([]a
 		slots, slotsUsed, senders, sendersUsed, n int
 	)
 	err := c.QueryRow(ctx, `SELECT (SELECT sum(pg_database_size(oid)) FROM pg_database)::bigint, current_setting('wal_level'),
-		current_setting('max_replication_slots')::int, (SELECT count(*) FROM pg_replication_slots WHERE slot_name`+notOurs+`)::int,
+		current_setting('max_replication_slots')::int, (SELECT count(*) FROM pg_replication_slots WHERE NOT `+OfCopies+` AND slot_name`+notOurs+`)::int,
 		current_setting('max_wal_senders')::int,
 		(SELECT count(*) FROM pg_stat_replication WHERE application_name`+notOurs+` AND usename <> $1)::int`, naming.UpgradeUser).
 		Scan(&size, &level, &slots, &slotsUsed, &senders, &sendersUsed)

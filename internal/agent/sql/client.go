@@ -121,6 +121,7 @@ func sessionParameters(name string) map[string]string {
 		"search_path":                         "pg_catalog",
 		"client_min_messages":                 "warning",
 		"default_transaction_read_only":       "off",   // whatever the user has set for everybody
+		"standard_conforming_strings":         "on",    // names that clients chose are quoted by doubling quotes
 		"synchronous_commit":                  "local", // roles and databases must not wait for a standby that is not there yet
 	}
 }
