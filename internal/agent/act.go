@@ -199,7 +199,7 @@ func (a *Agent) start(ctx context.Context, w *world, writable bool, upstream str
 		return outcome{state: agentapi.StateWaiting, notReady: "renewing the lease"} // it took too long to come here
 	}
 	if err == nil {
-		a.upstream, a.reloadedAt = upstream, time.Time{}
+		a.upstream, a.reloadedAt, a.admits = upstream, time.Time{}, false
 		a.files.certificatesChanged(a.options.Paths) // the server reads them now
 		a.log.Info("Starting PostgreSQL", "writable", writable, "upstream", upstream)
 		err = a.server.Start(supervise.Spec{Program: a.programs.Postgres, DataDirectory: a.volume.Dir(), Writable: writable})
@@ -299,7 +299,7 @@ func (a *Agent) reload(ctx context.Context, w *world, upstream string) {
 	if changed || certificates || a.reloadPID == w.server.PID {
 		a.log.Info("Reloading PostgreSQL", "configuration", changed, "certificates", certificates)
 		a.upstream = upstream
-		a.reloadPID, a.reloadedAt = 0, time.Now()
+		a.reloadPID, a.reloadedAt, a.admits = 0, time.Now(), false
 		if !a.server.Reload() {
 			a.reloadPID = w.server.PID // again in the next round
 		}
@@ -315,13 +315,14 @@ func (a *Agent) reload(ctx context.Context, w *world, upstream string) {
 // refuseWhatRefusesSessions goes back to the last configuration with which sessions could begin. PostgreSQL checks some parameters only then,
 // such as session_preload_libraries; the connection that looks at the server was there before.
 func (a *Agent) refuseWhatRefusesSessions(ctx context.Context, w *world) {
-	if !a.conf.Unproven() || !a.hasReloaded(w) {
+	if a.admits || !a.conf.Unproven() || !a.hasReloaded(w) {
 		return
 	}
 	err := w.stateErr
 	if w.state != nil {
 		err = a.observer.Admits(ctx)
 	}
+	a.admits = w.state != nil && err == nil
 	if sql.RefusesSessions(err) {
 		a.log.Warn("Going back to the configuration before, since no session can begin with this one", "error", err)
 		a.conf.Refuse("no session can begin with it: " + err.Error())

@@ -96,7 +96,9 @@ type memory struct {
 	timelines timelines
 	syncing   syncing
 	syncFlag  syncFlag
-	disk      disk
+	// admits says that a session was seen to begin since the server was started or read its configuration.
+	admits bool
+	disk   disk
 	// reloadPID is the server that could not be reloaded yet.
 	reloadPID int
 	// reloadedAt is when the running server was last told to read its configuration again.

@@ -81,7 +81,7 @@ func (h *handover) end(now time.Time, refused string) {
 		}
 		switch {
 		case refused == "":
-		case h.phase == agentapi.SwitchoverStopping:
+		case h.labelled != "": // it was stopped for that target
 			h.last.Phase = agentapi.SwitchoverUndone
 		default:
 			h.last.Phase = agentapi.SwitchoverRefused
@@ -212,7 +212,7 @@ func (a *Agent) checkpointed(ctx context.Context, w *world) bool {
 	}
 	if err != nil && !errors.Is(err, errLong) {
 		if h.kind == election.Switchover { // the shutdown would take at least as long
-			a.refuseHandover(w, fmt.Sprintf("the checkpoint that has to come before it did not end within %s: %s", checkpointBound, err))
+			a.refuseHandover(w, fmt.Sprintf("the checkpoint that has to come before it, within %s, failed: %s", checkpointBound, err))
 			return false
 		}
 		a.log.Warn("Writing a checkpoint before the shutdown failed", "error", err)
@@ -258,6 +258,8 @@ func (a *Agent) noteUndone(w *world) {
 		return
 	case w.decision.Rule != "holder-with-data":
 		a.refuseHandover(w, fmt.Sprintf("it came to nothing: %s (%s)", w.decision.Reason, w.decision.Rule))
+	case h.labelled == "":
+		a.refuseHandover(w, refusalText(election.Unconfirmed(a.facts(w), h.wish)))
 	default:
 		a.refuseHandover(w, "PostgreSQL was stopped, and no target has received everything: "+
 			refusalText(election.Unconfirmed(a.facts(w), h.wish)))

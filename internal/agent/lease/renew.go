@@ -215,8 +215,8 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 
 // HandOver makes the target the holder, in one update. To be called when PostgreSQL has stopped, at that position; clean says that
 // it was shut down properly, so that nothing comes after. If it was not, PostgreSQL's files show less than was written, and what was
-// published before may be more: that stays, since it says what whoever takes over must not lack. The agent must not be the holder any more from now on, whatever comes of
-// it: only what is then read from the API server says who is.
+// published before may be more: that stays, since it says what whoever takes over must not lack. The agent must not be the holder any
+// more from now on, whatever comes of it: only what is then read from the API server says who is.
 func (k *Keeper) HandOver(ctx context.Context, target string, end postgres.Position, clean bool) error {
 	k.Hold(false)
 	k.writing.Lock()
