@@ -297,7 +297,7 @@ func TestOtherMajorsVolume(t *testing.T) {
 	s.passes()
 	assert.Equal(t, "True DataVersionMismatch", s.condition(v1.ConditionDegraded))
 	assert.NotContains(t, s.children(uid), "StatefulSet/prod-db-1")
-	s.told("Warning DataVersionMismatch PersistentVolumeClaim prod-db-1-data has data of PostgreSQL 15, while spec.version is 16")
+	s.told("Warning DataVersionMismatch PersistentVolumeClaim prod-db-1-data has data of PostgreSQL 15, while the cluster's is 16")
 }
 
 // TestSuspend: the Pods go, everything else stays, and the same instances come back.

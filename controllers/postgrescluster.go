@@ -100,6 +100,9 @@ func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (
 	if decision.Granted && c.Annotations[naming.AnnotationSwitchover] != "" {
 		transient = errors.Join(transient, r.Writer.DropAnnotation(ctx, c, naming.AnnotationSwitchover))
 	}
+	if u := decision.UpgradeStatus; u != nil && u.SwitchedOverAt != nil && c.Annotations[naming.AnnotationUpgradeSwitchover] != "" {
+		transient = errors.Join(transient, r.Writer.DropAnnotation(ctx, c, naming.AnnotationUpgradeSwitchover)) // it was for this one
+	}
 	if decision.Forced {
 		transient = errors.Join(transient, r.Writer.DropAnnotation(ctx, c, naming.AnnotationForceFailover))
 	}
@@ -109,16 +112,26 @@ func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (
 	if _, ok := decision.Action.(plan.Release); ok {
 		return ctrl.Result{}, r.Writer.Finalizer(ctx, c, false)
 	}
-	return ctrl.Result{RequeueAfter: recheck(observed.Facts.Now, decision, renewAt, len(refused) > 0)}, nil
+	next := recheck(observed.Facts.Now, decision, renewAt, len(refused) > 0)
+	if patience := status.ArchivingPatience(observed.Facts); patience > 0 && (next == 0 || patience < next) {
+		next = patience
+	}
+	return ctrl.Result{RequeueAfter: next}, nil
 }
 
 // wanted is what the spec means after defaults.
 func (r *PostgresCluster) wanted(c *v1.PostgresCluster) observe.Wanted {
 	size := build.StorageSize(c)
-	return observe.Wanted{
-		Image: r.Settings.Image(c), Storage: size.Value(), MaximumLag: build.MaximumLag(c), NodeLostAfter: build.NodeLostAfter(c),
+	schedule, zone, _ := build.Schedule(c)
+	wanted := observe.Wanted{
+		Image: r.Settings.Image(c), Versions: r.Settings.Versions(c), Storage: size.Value(), MaximumLag: build.MaximumLag(c), NodeLostAfter: build.NodeLostAfter(c),
 		SpecHash: build.SpecHash(c), Outdated: func(pod *corev1.Pod) bool { return build.Outdated(c, pod) },
+		Schedule: schedule, TimeZone: zone,
 	}
+	if c.Spec.Backup != nil {
+		wanted.Retention = build.Period(c.Spec.Backup.Retention, build.DefaultRetention)
+	}
+	return wanted
 }
 
 // write applies the objects of the decision's members and carries out its action, whose answer, if an agent was asked, becomes part
@@ -133,13 +146,7 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 	if d.AccessOnly {
 		return time.Time{}, r.Writer.Objects(ctx, c, o.Objects, build.Access(build.Input{Cluster: c, Settings: r.Settings}))
 	}
-	if o.Facts.Image == "" {
-		return time.Time{}, &apply.Refused{
-			Reason:  v1.ReasonImageUnknown,
-			Message: fmt.Sprintf("spec.image: the operator has no default image of PostgreSQL %s; name one", c.Spec.Version),
-		}
-	}
-	secrets, renewAt, err := credential.Complete(o.Credentials, credential.Cluster{Name: c.Name, Namespace: c.Namespace}, o.Facts.Now, rand.Reader)
+	secrets, renewAt, err := credential.Complete(o.Credentials, credential.Cluster{Name: c.Name, Namespace: c.Namespace, Repository: build.HasRepositoryHost(c)}, o.Facts.Now, rand.Reader)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("credentials of %s/%s: %w", c.Namespace, c.Name, err)
 	}
@@ -147,17 +154,60 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 		Cluster: c, Members: d.Members, Bootstrap: d.Bootstrap, Stopped: d.Stopped, SystemIdentifier: o.Facts.SystemIdentifier,
 		Holder:      o.Facts.Holder,
 		Volumes:     o.Facts.Volumes,
-		Credentials: secrets, Settings: r.Settings,
+		Credentials: secrets, Settings: r.Settings, RepositoryVolume: o.Facts.RepositoryVolume,
+		Live: o.Facts.Live, Images: o.Facts.Images, Upgrade: d.Upgrade, Reports: reports(o.Facts),
+		Draining: d.Stopped && slices.ContainsFunc(o.Facts.Instances, func(i facts.Instance) bool { return i.Pod != nil }),
+	}
+	if o.Facts.Backup != nil {
+		input.RepositoryImage = o.Facts.Backup.Image
+	}
+	if version := build.MissingImage(input); version != "" {
+		return time.Time{}, &apply.Refused{
+			Reason:  v1.ReasonImageUnknown,
+			Message: fmt.Sprintf("spec.image: the operator has no default image of PostgreSQL %s; name one", version),
+		}
 	}
 	errs := []error{r.Writer.Objects(ctx, c, o.Objects, build.Objects(input))}
 	input.Unwritten = errs[0] != nil
-	for _, unwanted := range build.Unwanted(input) {
+	for _, unwanted := range append(build.Unwanted(input), build.UnwantedBackups(input)...) {
 		errs = append(errs, r.Writer.Delete(ctx, o.Objects.Get(unwanted.Kind, unwanted.Name)))
 	}
 	for _, pod := range build.Pods(input, o.Facts) {
 		errs = append(errs, r.Writer.Pod(ctx, pod))
 	}
+	if o.Facts.Backup != nil {
+		for _, expired := range o.Facts.Backup.Expired {
+			errs = append(errs, r.Writer.ForgetBackup(ctx, o.Facts.Namespace, expired.Name, expired.UID))
+		}
+	}
+	if name := firstBackup(o.Facts, *d); name != "" {
+		errs = append(errs, r.Writer.CreateBackup(ctx, c.Namespace, c.Name, name))
+	}
 	return renewAt, errors.Join(append(errs, r.carryOut(ctx, o, d))...)
+}
+
+// reports are what the agents say, by instance.
+func reports(f facts.Cluster) map[string]agentapi.Status {
+	said := map[string]agentapi.Status{}
+	for _, i := range f.Instances {
+		if report, known := i.Report.Get(); known {
+			said[i.Name] = report
+		}
+	}
+	return said
+}
+
+// firstBackup is the name of the backup to ask for because there is a schedule and none yet, or none that leads to where the cluster is:
+// until there is one nothing can be recovered, and the next one that is due may be far away. Empty: none is to be asked for.
+func firstBackup(f facts.Cluster, d plan.Decision) string {
+	if f.Backup == nil || f.Backup.Interval == 0 || f.Backup.First || len(f.Backup.Asked) > 0 || d.Rule != "done" {
+		return ""
+	}
+	report, known := f.Backup.Repository.Get()
+	if !known || !report.Ready || !report.Known || len(report.Backups) > 0 && report.Anew() == 0 {
+		return ""
+	}
+	return naming.FirstBackup(f.Name, report.Stanza, report.Anew())
 }
 
 // carryOut carries out the decision's action and puts an agent's answer into the decision.
@@ -178,8 +228,10 @@ func (r *PostgresCluster) carryOut(ctx context.Context, o observe.Observation, d
 // act carries out the decision's action.
 func (r *PostgresCluster) act(ctx context.Context, o observe.Observation, action plan.Action) error {
 	switch a := action.(type) {
-	case plan.None, plan.Release:
+	case plan.None:
 		return nil
+	case plan.Release: // what is left if it is forced
+		return r.forgetBackups(ctx, o)
 	case plan.RemoveInstance:
 		// the volume first: it stays until the Pod is gone, and if we end here the instance is still there to be removed
 		if a.DeleteVolume {
@@ -197,14 +249,23 @@ func (r *PostgresCluster) act(ctx context.Context, o observe.Observation, action
 			return err
 		}
 		return r.Writer.ForgetPod(ctx, o.Facts.Namespace, naming.Pod(a.Instance), a.PodUID)
-	case plan.Switchover, plan.RestartServer:
+	case plan.Switchover, plan.RestartServer, plan.SwitchVersion:
 		return r.ask(ctx, o, action)
 	case plan.ReplaceVolume: // unless it was bound meanwhile
 		return r.Writer.DeleteUnchanged(ctx, o.Objects.Get("PersistentVolumeClaim", naming.DataVolume(a.Instance)))
+	case plan.MakeFinalBackup:
+		return r.Writer.CreateBackup(ctx, o.Facts.Namespace, o.Facts.Name, a.Name)
 	case plan.RemoveInstances:
-		return r.deleteAll(ctx, o, func(kind string) bool { return kind == "StatefulSet" })
+		return r.deleteAll(ctx, o, func(kind, name string) bool { // the repository host takes their last WAL
+			return kind == "StatefulSet" && name != naming.Repository(o.Facts.Name)
+		})
 	case plan.RemoveRest:
-		return r.deleteAll(ctx, o, func(kind string) bool { return kind != "PersistentVolumeClaim" || a.DeleteVolumes })
+		return errors.Join(r.forgetBackups(ctx, o), r.deleteAll(ctx, o, func(kind, name string) bool {
+			if name == naming.RepositoryVolume(o.Facts.Name) {
+				return a.DeleteBackups || kind != "PersistentVolumeClaim"
+			}
+			return kind != "PersistentVolumeClaim" || a.DeleteVolumes
+		}))
 	default:
 		return fmt.Errorf("controllers: no action %T", action)
 	}
@@ -226,6 +287,12 @@ func (r *PostgresCluster) ask(ctx context.Context, o observe.Observation, action
 			return err
 		}
 		return r.Writer.Switchover(ctx, client, host, a.From, a.To)
+	case plan.SwitchVersion:
+		client, host, err := agent(a.From, a.PodUID)
+		if err != nil {
+			return err
+		}
+		return r.Writer.SwitchVersion(ctx, client, host, a.From, a.Request)
 	case plan.RestartServer:
 		client, host, err := agent(a.Instance, a.PodUID)
 		if err != nil {
@@ -238,18 +305,27 @@ func (r *PostgresCluster) ask(ctx context.Context, o observe.Observation, action
 }
 
 // deleteAll deletes the cluster's objects of the kinds that match; RoleBindings last, since one lets us at the Secrets.
-func (r *PostgresCluster) deleteAll(ctx context.Context, o observe.Observation, match func(kind string) bool) error {
+func (r *PostgresCluster) deleteAll(ctx context.Context, o observe.Observation, match func(kind, name string) bool) error {
 	kinds := slices.SortedFunc(maps.Keys(o.Objects), func(a, b string) int {
 		return cmp.Or(compareBool(a == "RoleBinding", b == "RoleBinding"), cmp.Compare(a, b))
 	})
 	var errs []error
 	for _, kind := range kinds {
-		if !match(kind) {
-			continue
-		}
 		for _, object := range o.Objects[kind] {
+			if !match(kind, object.GetName()) {
+				continue
+			}
 			errs = append(errs, r.Writer.Delete(ctx, object))
 		}
+	}
+	return errors.Join(errs...)
+}
+
+// forgetBackups deletes the PostgresBackups that go with the cluster.
+func (r *PostgresCluster) forgetBackups(ctx context.Context, o observe.Observation) error {
+	var errs []error
+	for _, record := range o.Facts.BackupRecords {
+		errs = append(errs, r.Writer.ForgetBackup(ctx, o.Facts.Namespace, record.Name, record.UID))
 	}
 	return errors.Join(errs...)
 }

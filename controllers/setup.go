@@ -53,10 +53,63 @@ func (r *PostgresCluster) SetupWithManager(mgr ctrl.Manager, changes Changes) er
 	for _, kind := range kinds {
 		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(clusterOf), builder.WithPredicates(newsworthy()))
 	}
+	b = b.Watches(&v1.PostgresBackup{}, handler.EnqueueRequestsFromMapFunc(clusterOfBackup), builder.WithPredicates(ended()))
 	return b.WatchesRawSource(source.TypedChannel(changes, handler.TypedEnqueueRequestsFromMapFunc(
 		func(_ context.Context, cluster types.NamespacedName) []reconcile.Request {
 			return []reconcile.Request{{NamespacedName: cluster}}
 		}))).Complete(r)
+}
+
+// SetupWithManager makes the manager call Reconcile when a PostgresBackup, its cluster or an agent's report changes.
+func (r *PostgresBackup) SetupWithManager(mgr ctrl.Manager, changes Changes) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		For(&v1.PostgresBackup{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentClusters}).
+		Watches(&v1.PostgresCluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+			return r.backups(ctx, client.ObjectKeyFromObject(object), func(*v1.PostgresBackup) bool { return true })
+		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.TypedChannel(changes, handler.TypedEnqueueRequestsFromMapFunc(r.unfinished))).
+		Complete(r)
+}
+
+// unfinished are the cluster's PostgresBackups that have not ended, or are being deleted.
+func (r *PostgresBackup) unfinished(ctx context.Context, cluster types.NamespacedName) []reconcile.Request {
+	return r.backups(ctx, cluster, func(b *v1.PostgresBackup) bool {
+		return b.Status.Phase != v1.BackupCompleted && b.Status.Phase != v1.BackupFailed || !b.DeletionTimestamp.IsZero()
+	})
+}
+
+// backups are the cluster's PostgresBackups of that kind.
+func (r *PostgresBackup) backups(ctx context.Context, cluster types.NamespacedName, which func(*v1.PostgresBackup) bool) []reconcile.Request {
+	all, err := r.Reader.BackupsOf(ctx, cluster)
+	if err != nil {
+		return nil // they look again by themselves
+	}
+	var requests []reconcile.Request
+	for i := range all {
+		if which(&all[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all[i])})
+		}
+	}
+	return requests
+}
+
+// clusterOfBackup is the cluster that a PostgresBackup is of.
+func clusterOfBackup(_ context.Context, object client.Object) []reconcile.Request {
+	b, ok := object.(*v1.PostgresBackup)
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: b.Namespace, Name: b.Spec.Cluster}}}
+}
+
+// ended drops what is no news for the cluster of a PostgresBackup: only its phase is.
+func ended() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1.PostgresBackup)
+		after, alsoOK := e.ObjectNew.(*v1.PostgresBackup)
+		return !ok || !alsoOK || before.Status.Phase != after.Status.Phase
+	}}
 }
 
 // clusterOf is the cluster of an object by its label.
@@ -71,7 +124,8 @@ func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 // wishes are the annotations that mean something to a pass.
 var wishes = []string{
 	naming.AnnotationPaused, naming.AnnotationForceDelete, naming.AnnotationSwitchover, naming.AnnotationFenced, naming.AnnotationForceFailover,
-	naming.AnnotationRestart,
+	naming.AnnotationRestart, naming.AnnotationUpgradeSwitchover, naming.AnnotationUpgradeRetry, naming.AnnotationUpgradePreflight,
+	naming.AnnotationSkipFinalBackup,
 }
 
 // wanted drops what is not the user's wish: the status that we write ourselves, and what other tools annotate.

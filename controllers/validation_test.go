@@ -48,15 +48,16 @@ func TestDefaults(t *testing.T) {
 	t.Parallel()
 	c := apiserver.Client(t)
 	const availability = `availability: {leaseDuration: 8s, renewDeadline: 5s, renewInterval: 2s, failsafe: true, maximumLag: 16Mi, nodeLostAfter: 5m, synchronous: {mode: none, number: 1}}`
+	const upgrade = `upgrade: {method: Automatic, switchover: Automatic, rollbackWindow: 1h, maxWritePause: 5s}`
 	for spec, want := range map[string]string{
-		`{replicas: 3, version: "16"}`:             `{replicas: 3, version: "16", storage: {size: 1Gi}, deletion: {volumes: Retain}, AVAILABILITY}`,
-		`{version: "18"}`:                          `{replicas: 3, version: "18", storage: {size: 1Gi}, deletion: {volumes: Retain}, AVAILABILITY}`,
-		`{version: "15", bootstrap: {initdb: {}}}`: `{replicas: 3, version: "15", storage: {size: 1Gi}, deletion: {volumes: Retain}, AVAILABILITY, bootstrap: {initdb: {database: app, owner: app}}}`,
-		`{version: "17", storage: {storageClassName: fast}, deletion: {volumes: Delete}}`: `{replicas: 3, version: "17", storage: {size: 1Gi, storageClassName: fast}, deletion: {volumes: Delete}, AVAILABILITY}`,
+		`{replicas: 3, version: "16"}`:             `{replicas: 3, version: "16", storage: {size: 1Gi}, deletion: {volumes: Retain, backups: Retain}, AVAILABILITY, UPGRADE}`,
+		`{version: "18"}`:                          `{replicas: 3, version: "18", storage: {size: 1Gi}, deletion: {volumes: Retain, backups: Retain}, AVAILABILITY, UPGRADE}`,
+		`{version: "15", bootstrap: {initdb: {}}}`: `{replicas: 3, version: "15", storage: {size: 1Gi}, deletion: {volumes: Retain, backups: Retain}, AVAILABILITY, UPGRADE, bootstrap: {initdb: {database: app, owner: app}}}`,
+		`{version: "17", storage: {storageClassName: fast}, deletion: {volumes: Delete}}`: `{replicas: 3, version: "17", storage: {size: 1Gi, storageClassName: fast}, deletion: {volumes: Delete, backups: Retain}, AVAILABILITY, UPGRADE}`,
 	} {
 		u := ofSpec(t, apiserver.Namespace(t, c), spec)
 		require.NoError(t, c.Create(t.Context(), u))
-		expect.YAML(t, strings.ReplaceAll(want, "AVAILABILITY", availability), u.Object["spec"])
+		expect.YAML(t, strings.NewReplacer("AVAILABILITY", availability, "UPGRADE", upgrade).Replace(want), u.Object["spec"])
 	}
 }
 
@@ -190,8 +191,10 @@ func TestChanges(t *testing.T) {
 		"storage shrinks by unit":  {`{version: "16", storage: {size: 2Gi}}`, `{version: "16", storage: {size: 2000Mi}}`, []string{"spec.storage.size", "cannot shrink"}},
 		"storage back to default":  {`{version: "16", storage: {size: 10Gi}}`, `{version: "16"}`, []string{"spec.storage.size", "cannot shrink"}},
 		"storage as a number":      {`{version: "16", storage: {size: 2Gi}}`, `{version: "16", storage: {size: 1073741824}}`, []string{"spec.storage.size", "cannot shrink"}},
-		"version up":               {`{version: "16"}`, `{version: "17"}`, []string{"spec.version", "cannot be changed yet from 16 to 17"}},
-		"version down":             {`{version: "16"}`, `{version: "15"}`, []string{"spec.version", "cannot be changed yet"}},
+		"version up":               {`{version: "16"}`, `{version: "17"}`, nil},
+		"version up by two":        {`{version: "15"}`, `{version: "17"}`, nil},
+		"version down":             {`{version: "16"}`, `{version: "15"}`, []string{"spec.version", "cannot go down from 16 to 15", "restore a backup into a new cluster"}},
+		"version that is none":     {`{version: "16"}`, `{version: "19"}`, []string{"spec.version", `"19"`, `"15", "16", "17", "18"`}},
 		"scaled":                   {`{replicas: 3, version: "16"}`, `{replicas: 1, version: "16"}`, nil},
 		"database":                 {`{version: "16", bootstrap: {initdb: {database: a}}}`, `{version: "16", bootstrap: {initdb: {database: b}}}`, []string{"spec.bootstrap.initdb", "cannot be changed"}},
 		"bootstrap added":          {`{version: "16"}`, `{version: "16", bootstrap: {initdb: {database: b}}}`, []string{"spec.bootstrap", "cannot be added or removed"}},

@@ -17,10 +17,11 @@ NODES=${NODES:-3}
 LOGS=$BIN/test # where parts leave their records
 
 # --- parts ---------------------------------------------------------------------------------------------------------------
-# install_packages: PostgreSQL for the agent's tests, without the cluster that Debian's package would start; shellcheck for verify
+# install_packages: PostgreSQL and pgBackRest for the agent's tests, without the cluster that Debian's package would start; shellcheck for verify
 install_packages() {
   local missing=()
   compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
+  command -v pgbackrest >/dev/null || missing+=(pgbackrest)
   command -v shellcheck >/dev/null || missing+=(shellcheck)
   [ ${#missing[@]} -gt 0 ] || return 0
   if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
@@ -37,7 +38,7 @@ install_packages() {
 }
 
 unit() {
-  bin/gotestsum --format pkgname --format-hide-empty-pkg --jsonfile "$LOGS/unit.json" -- -count 1 -timeout 15m ./...
+  bin/gotestsum --format pkgname --format-hide-empty-pkg --jsonfile "$LOGS/unit.json" -- -count 1 -timeout 25m ./...
 }
 
 e2e() {
@@ -184,6 +185,7 @@ all() {
   step tools 20m make -s bin/gotestsum bin/controller-gen || true
   step cluster 45m make -s cluster "NODES=$NODES" || ground=
   step images 30m make -s images || ground=
+  step store 20m hack/store/image.sh || true
   # The agent's tests and the faults are by themselves, since they are about time: a server has to stop within a lease.
   tests unit 20m hack/test.sh unit || true
   if [ "$ground" ] && step deploy 6m make -s olm-down deploy; then

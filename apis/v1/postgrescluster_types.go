@@ -17,6 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.spec.replicas`,description="Instances wanted, primary included"
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`,description="Instances that are ready"
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Upgrade",type=string,JSONPath=`.status.upgrade.phase`,description="How far the major upgrade is, or how the last one ended"
 // +kubebuilder:printcolumn:name="Primary",type=string,JSONPath=`.status.currentPrimary`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -24,6 +25,8 @@ import (
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 50",message="metadata.name: must have at most 50 characters, since the names of Pods and Services are made from it; choose a shorter name"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name: must begin with a lower-case letter and have only lower-case letters, digits and '-', since Services are named after it"
+// +kubebuilder:validation:XValidation:rule="self.spec.version == oldSelf.spec.version || int(self.spec.version) > int(oldSelf.spec.version) || (has(oldSelf.status) && has(oldSelf.status.version) && (oldSelf.status.version < self.spec.version || oldSelf.status.version.startsWith(self.spec.version + '.'))) || (has(oldSelf.status) && has(oldSelf.status.upgrade) && oldSelf.status.upgrade.from == self.spec.version && !(oldSelf.status.upgrade.phase in ['Retire', 'Done']))",messageExpression="'cannot go down from ' + oldSelf.spec.version + ' to ' + self.spec.version + ': the way back is open only until status.upgrade.rollbackUntil; restore a backup into a new cluster instead'",fieldPath=".spec.version"
+// +kubebuilder:validation:XValidation:rule="self.spec.version == oldSelf.spec.version || !has(oldSelf.status) || !has(oldSelf.status.upgrade) || oldSelf.status.upgrade.phase in ['Preflight', 'Done', 'RolledBack', 'Failed'] || self.spec.version in [oldSelf.status.upgrade.from, oldSelf.status.upgrade.to]",messageExpression="'the upgrade from ' + oldSelf.status.upgrade.from + ' to ' + oldSelf.status.upgrade.to + ' is under way; wait until it is Done, or set version back to ' + oldSelf.status.upgrade.from",fieldPath=".spec.version"
 type PostgresCluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -48,7 +51,6 @@ type PostgresClusterList struct {
 
 // PostgresClusterSpec is the cluster that is wanted.
 //
-// +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version",messageExpression="'cannot be changed yet from ' + oldSelf.version + ' to ' + self.version + '; create a new cluster of the other version and move the data with pg_dump'",fieldPath=".version"
 // +kubebuilder:validation:XValidation:rule="has(self.bootstrap) == has(oldSelf.bootstrap)",message="is used once, when the cluster is created, and cannot be added or removed later; leave it as it was",fieldPath=".bootstrap"
 // +kubebuilder:validation:XValidation:rule="!has(self.availability) || !has(self.availability.synchronous) || self.availability.synchronous.mode == 'none' || self.availability.synchronous.number < self.replicas",message="must be less than replicas, since commits wait for standbys and the primary is none; lower it, raise replicas, or set mode to none",fieldPath=".availability.synchronous.number"
 type PostgresClusterSpec struct {
@@ -60,7 +62,8 @@ type PostgresClusterSpec struct {
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// version is the PostgreSQL major version, a string: "15", "16", "17" or "18".
+	// version is the PostgreSQL major version, a string: "15", "16", "17" or "18". A higher one begins a major upgrade, see upgrade;
+	// the one before can be set back until status.upgrade.rollbackUntil.
 	// +kubebuilder:validation:Enum="15";"16";"17";"18"
 	// +required
 	Version string `json:"version"`
@@ -109,6 +112,15 @@ type PostgresClusterSpec struct {
 	// bootstrap says how the first instance gets its data. It is used once and cannot be changed.
 	// +optional
 	Bootstrap *BootstrapSpec `json:"bootstrap,omitempty"`
+
+	// upgrade says how the cluster goes to another major version when version changes.
+	// +kubebuilder:default={}
+	// +optional
+	Upgrade UpgradeSpec `json:"upgrade,omitzero"`
+
+	// backup says when backups are made, where they go and for how long they are kept. {schedule, retention} will do.
+	// +optional
+	Backup *BackupSpec `json:"backup,omitempty"`
 
 	// suspend stops all instances and keeps their volumes; false starts them again with the same data.
 	// +optional
@@ -168,11 +180,18 @@ type ParameterValue string
 // BootstrapSpec says how the first instance gets its data.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.initdb) == has(oldSelf.initdb)",message="is used once, when the cluster is created, and cannot be added or removed later; leave it as it was",fieldPath=".initdb"
+// +kubebuilder:validation:XValidation:rule="has(self.recovery) == has(oldSelf.recovery)",message="is used once, when the cluster is created, and cannot be added or removed later; leave it as it was",fieldPath=".recovery"
+// +kubebuilder:validation:XValidation:rule="!(has(self.initdb) && has(self.recovery))",message="must have one of initdb and recovery, not both; remove one"
 type BootstrapSpec struct {
 	// initdb makes a new, empty PostgreSQL system.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is used once, when the cluster is created, and cannot be changed; leave it as it was"
 	// +optional
 	InitDB *InitDBSpec `json:"initdb,omitempty"`
+
+	// recovery makes the data from a backup of this or another cluster.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is used once, when the cluster is created, and cannot be changed; leave it as it was"
+	// +optional
+	Recovery *RecoverySpec `json:"recovery,omitempty"`
 }
 
 // InitDBSpec makes a new, empty PostgreSQL system with one database for the application.
@@ -211,4 +230,16 @@ type DeletionSpec struct {
 	// +kubebuilder:default=Retain
 	// +optional
 	Volumes RetentionPolicy `json:"volumes,omitempty"`
+
+	// backups: Retain keeps the backups of a deleted cluster: the repository's volume, or what is in the bucket, and the
+	// PostgresBackups, which say where they are. Delete removes the volume and the PostgresBackups; what is in a bucket stays in any
+	// case.
+	// +kubebuilder:default=Retain
+	// +optional
+	Backups RetentionPolicy `json:"backups,omitempty"`
+
+	// finalBackup: true makes a last full backup before anything of a deleted cluster is removed. While it cannot be made the cluster
+	// stays, and says why; the annotation pgsteward.io/skip-final-backup=true deletes it without. Needs spec.backup.
+	// +optional
+	FinalBackup bool `json:"finalBackup,omitempty"`
 }

@@ -14,7 +14,7 @@ var GroupVersion = schema.GroupVersion{Group: Group, Version: "v1"}
 
 // AddToScheme registers this package's types.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &PostgresCluster{}, &PostgresClusterList{})
+	s.AddKnownTypes(GroupVersion, &PostgresCluster{}, &PostgresClusterList{}, &PostgresBackup{}, &PostgresBackupList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -31,6 +31,10 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionDegraded is true when something is wrong that does not mend itself in the course of the current operation.
 	ConditionDegraded = "Degraded"
+	// ConditionContinuousArchiving is true while WAL reaches the repository. Only with spec.backup.
+	ConditionContinuousArchiving = "ContinuousArchiving"
+	// ConditionBackupHealthy is true while there is a good backup that is not older than the schedule says. Only with spec.backup.
+	ConditionBackupHealthy = "BackupHealthy"
 	// ConditionPaused is true while pgsteward leaves the cluster alone because an annotation says so. The databases go on.
 	ConditionPaused = "Paused"
 )
@@ -69,11 +73,59 @@ const (
 	ReasonHealthy = "Healthy"
 	// ReasonDeleting: the cluster is being deleted.
 	ReasonDeleting = "Deleting"
+	// ReasonFinalBackup: the cluster is being deleted, and its last backup is made before.
+	ReasonFinalBackup = "FinalBackup"
+	// ReasonFinalBackupFailed: the last backup of a cluster that is being deleted cannot be made, and the cluster stays.
+	ReasonFinalBackupFailed = "FinalBackupFailed"
 	// ReasonDeletionBlocked: the cluster is being deleted and something does not go.
 	ReasonDeletionBlocked = "DeletionBlocked"
 
 	// ReasonRestoring: the data is made from a backup.
 	ReasonRestoring = "Restoring"
+
+	// ReasonArchiving: WAL reaches the repository.
+	ReasonArchiving = "Archiving"
+	// ReasonArchivingStarting: nothing has been archived yet.
+	ReasonArchivingStarting = "ArchivingStarting"
+	// ReasonArchivingFailed: WAL cannot be archived; it is kept by the primary.
+	ReasonArchivingFailed = "ArchivingFailed"
+	// ReasonWALFillsVolume: WAL cannot be archived, and what is kept of it takes as much of the volume as is left.
+	ReasonWALFillsVolume = "WALFillsVolume"
+	// ReasonRepositoryUnavailable: the repository cannot be used.
+	ReasonRepositoryUnavailable = "RepositoryUnavailable"
+	// ReasonBackupsUnsupported: the image has no pgBackRest.
+	ReasonBackupsUnsupported = "BackupsUnsupported"
+	// ReasonBackupUpToDate: there is a good backup that is as new as the schedule says.
+	ReasonBackupUpToDate = "BackupUpToDate"
+	// ReasonNoBackup: there is no backup yet.
+	ReasonNoBackup = "NoBackup"
+	// ReasonBackupOverdue: the last good backup is older than the schedule says.
+	ReasonBackupOverdue = "BackupOverdue"
+	// ReasonBackupFailed: the last backup failed.
+	ReasonBackupFailed = "BackupFailed"
+	// ReasonInvalidSchedule: the schedule cannot be carried out.
+	ReasonInvalidSchedule = "InvalidSchedule"
+	// ReasonBackupStarted and ReasonBackupCompleted: a backup begins, and is there.
+	ReasonBackupStarted   = "BackupStarted"
+	ReasonBackupCompleted = "BackupCompleted"
+	// ReasonWaitingForCluster: a backup waits until there is a cluster that can be backed up.
+	ReasonWaitingForCluster = "WaitingForCluster"
+	// ReasonWaitingForBackup: a backup waits for another one to end.
+	ReasonWaitingForBackup = "WaitingForBackup"
+	// ReasonBackupNeeded: a PostgresBackup is deleted and stays, since others need its backup, or nothing else could be recovered from.
+	ReasonBackupNeeded = "BackupNeeded"
+	// ReasonRemovingBackup and ReasonBackupRemoved: the backup of a deleted PostgresBackup is being removed, and is gone.
+	ReasonRemovingBackup = "RemovingBackup"
+	ReasonBackupRemoved  = "BackupRemoved"
+	// ReasonBackupRemovalFailed: the backup of a deleted PostgresBackup cannot be removed now.
+	ReasonBackupRemovalFailed = "BackupRemovalFailed"
+	// ReasonBackupLeft: a PostgresBackup is gone, and its backup stays in the repository.
+	ReasonBackupLeft = "BackupLeft"
+	// ReasonBackupNotConfigured: the cluster has no spec.backup.
+	ReasonBackupNotConfigured = "BackupNotConfigured"
+
+	// ReasonRecoveryFailed: the data cannot be made from a backup.
+	ReasonRecoveryFailed = "RecoveryFailed"
 
 	// ReasonImagePullFailed: an image cannot be pulled.
 	ReasonImagePullFailed = "ImagePullFailed"
@@ -236,7 +288,28 @@ type PostgresClusterStatus struct {
 	// +optional
 	Switchover *SwitchoverStatus `json:"switchover,omitempty"`
 
-	// conditions are Ready, Progressing, Degraded and Paused.
+	// upgrade is the major upgrade that is under way, or the last one.
+	// +optional
+	Upgrade *UpgradeStatus `json:"upgrade,omitempty"`
+
+	// lastBackup is when the last good backup ended.
+	// +optional
+	LastBackup *metav1.Time `json:"lastBackup,omitempty"`
+
+	// firstRecoverable is the earliest time that can be recovered to.
+	// +optional
+	FirstRecoverable *metav1.Time `json:"firstRecoverable,omitempty"`
+
+	// lastArchived is when WAL was last archived. Refreshed about once a minute.
+	// +optional
+	LastArchived *metav1.Time `json:"lastArchived,omitempty"`
+
+	// backup says more of the backups.
+	// +optional
+	Backup *BackupStatus `json:"backup,omitempty"`
+
+	// conditions are Ready, Progressing, Degraded, Paused and, where one was asked for, UpgradePreflight; with spec.backup also
+	// ContinuousArchiving and BackupHealthy.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

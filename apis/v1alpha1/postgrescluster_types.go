@@ -57,12 +57,12 @@ type PostgresClusterSpec struct {
 	Replicas int32 `json:"replicas"`
 
 	// postgresVersion is the PostgreSQL version, with or without its minor: "16" or "16.14". The major is one of 15 to 18 and
-	// cannot be changed. A minor selects the operator's image of exactly that version; where there is none, its default image
+	// can be changed in v1 only. A minor selects the operator's image of exactly that version; where there is none, its default image
 	// of the major runs, which the Ready condition says. A change is rolled out: standbys first, one at a time, then the primary.
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^1[3-8](\.[0-9]+)?$`
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^1[34]')",messageExpression="'PostgreSQL ' + self + ' is not supported any more; use a version of 15 to 18, and move the data with pg_dump'"
-	// +kubebuilder:validation:XValidation:rule="self.substring(0, 2) == oldSelf.substring(0, 2)",messageExpression="'the major cannot be changed yet, from ' + oldSelf + ' to ' + self + '; keep ' + oldSelf.substring(0, 2) + ', or create a new cluster of the other version and move the data with pg_dump'"
+	// +kubebuilder:validation:XValidation:rule="self.substring(0, 2) == oldSelf.substring(0, 2)",messageExpression="'the major cannot be changed in v1alpha1, from ' + oldSelf + ' to ' + self + '; keep ' + oldSelf.substring(0, 2) + ', or set spec.version in pgsteward.io/v1, which begins a major upgrade'"
 	// +optional
 	PostgresVersion string `json:"postgresVersion"`
 

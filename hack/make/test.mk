@@ -25,8 +25,13 @@ test-race: | $(GOTESTSUM) ## Unit tests with the race detector, of the packages 
 .PHONY: e2e
 e2e: | $(GOTESTSUM) ## End-to-end tests on the cluster, FOCUS="Basic|Scale" for some; deploys what they need first
 	@$(MAKE) --no-print-directory cluster images olm-down deploy
+	@REGISTRY=$(REGISTRY) hack/store/image.sh
 	@FOCUS='$(FOCUS)' hack/test.sh e2e
 
 .PHONY: demo
 demo: ## A Kubernetes, the operator and a three-instance PostgreSQL in it, from nothing
 	@hack/demo.sh
+
+.PHONY: bench-upgrade
+bench-upgrade: | $(GOTESTSUM) ## Major upgrades under writes, one after the other: how long each takes, and how long writes pause
+	@FOCUS='^TestUpgrade(Logical|Manual)?$$' E2E_PARALLEL=1 hack/test.sh groups

@@ -102,7 +102,7 @@ func TestOldClient(t *testing.T) {
 	})
 	t.Run("a major version", func(t *testing.T) {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"postgresVersion":"18.1"}}`))
-		require.ErrorContains(t, s.kube.Patch(t.Context(), old.DeepCopy(), patch), "the major cannot be changed yet, from 17.5 to 18.1; keep 17")
+		require.ErrorContains(t, s.kube.Patch(t.Context(), old.DeepCopy(), patch), "the major cannot be changed in v1alpha1, from 17.5 to 18.1; keep 17")
 	})
 	t.Run("list", func(t *testing.T) {
 		list := &v1alpha1.PostgresClusterList{}

@@ -88,7 +88,8 @@ func TestTransitions(t *testing.T) {
 	s.class(t, "transitions", true)
 	namespace := s.namespace(t, "transitions")
 	for what, c := range map[string]struct{ version, from, to, words string }{
-		"the major":               {"v1", `version: "16"`, `version: "17"`, "cannot be changed yet from 16 to 17"},
+		"a major up":              {"v1", `version: "16"`, `version: "17"`, ""},
+		"a major down":            {"v1", `version: "16"`, `version: "15"`, "cannot go down from 16 to 15"},
 		"a volume shrinks":        {"v1", `version: "16", storage: {size: 2Gi}`, `version: "16", storage: {size: 1Gi}`, "a volume cannot shrink from 2Gi"},
 		"a volume grows":          {"v1", `version: "16", storage: {size: 2Gi}`, `version: "16", storage: {size: 3Gi}`, ""},
 		"the database":            {"v1", `version: "16", bootstrap: {initdb: {database: a}}`, `version: "16", bootstrap: {initdb: {database: b}}`, "spec.bootstrap.initdb: Invalid value: "},

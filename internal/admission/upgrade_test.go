@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -210,7 +211,11 @@ func TestUpgradeFromReleases(t *testing.T) {
 func TestTooStrict(t *testing.T) {
 	t.Parallel()
 	p := readBundle(t, filepath.Join("..", "..", "bundle"))
-	schema := served(p.crds[0])["v1"]
+	i := slices.IndexFunc(p.crds, func(crd *apiextensionsv1.CustomResourceDefinition) bool {
+		return crd.Spec.Names.Kind == "PostgresCluster"
+	})
+	require.GreaterOrEqual(t, i, 0)
+	schema := served(p.crds[i])["v1"]
 	objects := []unstructured.Unstructured{*object(t, `{apiVersion: pgsteward.io/v1, kind: PostgresCluster, metadata: {name: db}, spec: {version: "16"}}`)}
 	require.NoError(t, tooStrict(schema, objects))
 	spec := schema.OpenAPIV3Schema.Properties["spec"]

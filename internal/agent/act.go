@@ -124,6 +124,9 @@ func (a *Agent) bootstrap(ctx context.Context, w *world) outcome {
 	if !a.fresh(w) {
 		return outcome{state: agentapi.StateWaiting, notReady: "taking the lease", problem: a.leaseProblem(w)}
 	}
+	if a.config.Recovery != nil {
+		return a.recoverData(ctx, w)
+	}
 	if a.seed.isSettled() && !w.now.Before(a.clones.next) {
 		a.log.Info("Making a new PostgreSQL system")
 		seeder := a.seeder
@@ -142,6 +145,7 @@ func (a *Agent) takeSeed(w *world) {
 	a.noteSeed(err)
 	if err != nil {
 		a.clones.failed(w.now, err.Error())
+		a.clones.unreachable = errors.As(err, new(unreachableError))
 		a.log.Warn("Making the data failed", "attempts", a.clones.failures, "error", err)
 		return
 	}
@@ -195,14 +199,14 @@ func (a *Agent) start(ctx context.Context, w *world, writable bool, upstream str
 	if err == nil {
 		err = errors.Join(a.volume.RemovePIDFile(), datadir.RemoveSockets(a.options.Paths.Run))
 	}
-	if err == nil && writable && !a.fresh(&world{view: a.view()}) {
+	if err == nil && writable && !a.detach && !a.fresh(&world{view: a.view()}) {
 		return outcome{state: agentapi.StateWaiting, notReady: "renewing the lease"} // it took too long to come here
 	}
 	if err == nil {
 		a.upstream, a.reloadedAt, a.admits = upstream, time.Time{}, false
 		a.files.certificatesChanged(a.options.Paths) // the server reads them now
 		a.log.Info("Starting PostgreSQL", "writable", writable, "upstream", upstream)
-		err = a.server.Start(supervise.Spec{Program: a.programs.Postgres, DataDirectory: a.volume.Dir(), Writable: writable})
+		err = a.server.Start(supervise.Spec{Program: a.programs.Postgres, DataDirectory: a.volume.Dir(), Writable: writable, Detached: a.detach})
 	}
 	if err != nil {
 		a.restarts.failed(w.now, err.Error())
@@ -232,7 +236,17 @@ func (a *Agent) settings(w *world, upstream string) postgres.Settings {
 		settings.ListenAddresses = a.options.ListenAddress
 	}
 	settings.VolumeSize = a.volumeSize
-	settings.SyncStandbys = syncNames(a.syncToUse(w))
+	detached := a.detach || w.server.Detached && a.outside
+	settings.Still = a.switching.isClosed()
+	settings.Closed = settings.Still || detached
+	settings.Upgrade = a.config.Upgrade != nil && (a.config.Upgrade.Seed != "" || a.config.Upgrade.Origin != "")
+	settings.ArchiveCommand = a.archiveCommand()
+	if detached && a.besides.spare && settings.ArchiveCommand != "" { // its stanza is made when it has the writes: until then WAL would pile up
+		settings.ArchiveCommand = dropWAL
+	}
+	if !detached { // nobody waits for what a detached server commits
+		settings.SyncStandbys = syncNames(a.syncToUse(w))
+	}
 	settings.ReadOnly = a.disk.full != ""
 	settings.Promoting = promotes(w)
 	if w.found.Standby || upstream != "" {
@@ -248,11 +262,16 @@ func (a *Agent) settings(w *world, upstream string) postgres.Settings {
 // conninfo is how a standby connects to its upstream: over TLS, by certificate, to the instance's own stable name, and never
 // waiting long for a host that is gone.
 func (a *Agent) conninfo(upstream string, more ...postgres.Keyword) string {
+	return a.conninfoOf(a.hostOf(upstream), naming.ReplicationUser, more...)
+}
+
+// conninfoOf is how one of our roles connects to a host. It may be called from beside the loop.
+func (a *Agent) conninfoOf(host, user string, more ...postgres.Keyword) string {
 	paths := a.options.Paths
 	keywords := []postgres.Keyword{
-		{Name: "host", Value: a.hostOf(upstream)},
+		{Name: "host", Value: host},
 		{Name: "port", Value: fmt.Sprint(a.options.Ports.Postgres)},
-		{Name: "user", Value: naming.ReplicationUser},
+		{Name: "user", Value: user},
 		{Name: "application_name", Value: a.options.Instance},
 		{Name: "sslmode", Value: "verify-full"},
 		{Name: "sslrootcert", Value: paths.secret(naming.DirReplication, naming.KeyCACert)},
@@ -295,8 +314,12 @@ func (a *Agent) reload(ctx context.Context, w *world, upstream string) {
 			}
 		}
 	}
+	a.confClosed = settings.Closed
 	certificates := a.files.certificatesChanged(a.options.Paths)
 	if changed || certificates || a.reloadPID == w.server.PID {
+		if certificates {
+			a.reloadBackupServer()
+		}
 		a.log.Info("Reloading PostgreSQL", "configuration", changed, "certificates", certificates)
 		a.upstream = upstream
 		a.reloadPID, a.reloadedAt, a.admits = 0, time.Now(), false

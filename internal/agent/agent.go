@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pgsteward/pgsteward/internal/agent/backrest"
 	"github.com/pgsteward/pgsteward/internal/agent/conf"
 	"github.com/pgsteward/pgsteward/internal/agent/datadir"
 	"github.com/pgsteward/pgsteward/internal/agent/lease"
@@ -57,9 +58,16 @@ type Agent struct {
 	mu     sync.Mutex
 	keeper *lease.Keeper
 
-	requests requests
+	requests  requests
+	switching switching
+	// backupsAsked are asked for; backupRunner makes them, and is set once, under mu.
+	backupsAsked chan backupAsked
+	backupRunner *backrest.Runner
 	// programDigest is Status.AgentDigest.
 	programDigest atomic.Pointer[string]
+	// said is what a major upgrade is doing just now, seen what was last seen of it.
+	said atomic.Pointer[string]
+	seen atomic.Pointer[generationSeen]
 
 	instance
 	memory
@@ -92,6 +100,7 @@ type memory struct {
 	news     upstreamNews
 	// slots is the task that keeps a standby's slots; slotsNext is when it may begin again.
 	slots     *task
+	backups   backups
 	slotsNext time.Time
 	timelines timelines
 	syncing   syncing
@@ -157,6 +166,24 @@ type memory struct {
 	// setupFailed counts the setups that failed in a row.
 	setupFailed failures
 
+	// liveSeen is the live version in the lease, as it was seen in this round.
+	liveSeen string
+	// upgradeStatus is what there is to say of a major upgrade; upgradeWork is that of the live primary.
+	upgradeStatus agentapi.UpgradeStatus
+	upgradeWork   upgradeWork
+	preflights    preflights
+	// confClosed says that the configuration that was written last keeps clients out.
+	confClosed bool
+	// besides is what is done while this instance is not of the live generation; detach is set while its server is started, or its
+	// configuration written, as the detached one. settling removes what an upgrade left.
+	besides    aside
+	detach     bool
+	settling   *task
+	settleNext time.Time
+	// outside says that this instance was not of the live generation in this round.
+	outside bool
+	// expected is until when the writes are expected here, although it is outside; nil: they are not.
+	expected atomic.Pointer[time.Time]
 	// labelled are the roles that were put on Pods last, as a text.
 	labelled     string
 	labelledAt   time.Time
@@ -168,11 +195,12 @@ func New(options Options) *Agent {
 	output := logs.NewOutput(options.Output)
 	log := slog.New(slog.NewJSONHandler(output, &slog.HandlerOptions{Level: options.LogLevel}))
 	a := &Agent{
-		options: options,
-		output:  output,
-		log:     log.With("logger", "agent", "instance", options.Instance),
-		reader:  logs.NewReader(log),
-		kick:    make(chan struct{}, 1),
+		options:      options,
+		output:       output,
+		log:          log.With("logger", "agent", "instance", options.Instance),
+		reader:       logs.NewReader(log),
+		kick:         make(chan struct{}, 1),
+		backupsAsked: make(chan backupAsked, 4),
 		children: &supervise.Children{
 			Credential: options.Credential,
 		},
@@ -229,7 +257,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	api := &serve.API{
 		Board: a.board, Log: a.log,
 		Fresh: a.freshStatus, Promise: a.promise, Switchover: a.askSwitchover, HandOver: a.askHandOver,
-		Restart: a.askRestart,
+		Restart: a.askRestart, UpgradeSwitchover: a.askUpgradeSwitchover, UpgradeExpect: a.askUpgradeExpect,
+		Backup: a.askBackup, CancelBackup: a.cancelBackup, RemoveBackup: a.askRemoval,
 	}
 	a.run(func() {
 		serve.Run(background, a.address(a.options.Ports.Agent), api.Handler(), a.certificates().Server(), a.log)
@@ -313,9 +342,10 @@ func (a *Agent) shutdown(ctx context.Context) {
 	a.log.Info("Stopping")
 	began := time.Now()
 	a.gave = false // what it gave away in an earlier switchover
-	for _, task := range []*task{a.seed, a.setup, a.labels, a.slots} {
+	for _, task := range []*task{a.switching.task, a.upgradeWork.task, a.besides.work, a.besides.look, a.besides.keep, a.seed, a.setup, a.labels, a.slots} {
 		task.stop()
 	}
+	a.stopBackups()
 	keeper, wasWritable := a.leaseKeeper(), a.server.Snapshot().Writable
 	wrote := keeper != nil && keeper.View().Holding
 	a.run(func() { a.beatWhileStopping(ctx) })
@@ -327,6 +357,9 @@ func (a *Agent) shutdown(ctx context.Context) {
 	a.board.Set(status)
 	a.observer.Close()
 	a.admin.Close()
+	if a.archivingFails() {
+		a.holdArchive(true)
+	}
 	a.server.StopAndWait(ctx, max(time.Second, a.options.StopBound-time.Since(began)))
 	if wrote && !a.gave {
 		release, cancel := context.WithTimeout(ctx, releaseTimeout)

@@ -23,7 +23,7 @@ const (
 func (a *Agent) facts(w *world) election.Facts {
 	facts := election.Facts{
 		Self: a.options.Instance, Pod: a.options.PodUID, Data: ownData(w), Server: a.serverFacts(w), Lease: a.leaseFacts(w),
-		Bootstrap: a.config.Bootstrap, SystemIdentifier: a.config.SystemIdentifier, Policy: policyOf(a.config.Availability),
+		Bootstrap: a.config.Bootstrap, SystemIdentifier: a.systemIdentifier(w), Policy: policyOf(a.config.Availability),
 		Fenced: a.config.IsFenced(a.options.Instance), Forced: a.isForced(),
 		HolderFenced: w.view.Holder != "" && a.config.IsFenced(w.view.Holder),
 		Request:      a.handover.asked(w),

@@ -242,6 +242,7 @@ func (c *testCA) issue(t *testing.T, name string, ip net.IP) (cert, key string) 
 	}
 	if ip != nil {
 		template.IPAddresses = []net.IP{ip}
+		template.DNSNames = append(template.DNSNames, ip.String()) // pgBackRest knows no addresses
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, c.cert, &private.PublicKey, c.key)
 	require.NoError(t, err)

@@ -20,6 +20,9 @@ func (a *Agent) ownRole(role string) podRole {
 
 // primaryRoles are the roles while this instance is the primary. A standby that is about to take over leaves -ro first.
 func (a *Agent) primaryRoles() []podRole {
+	if target := a.switching.sendsTo(); target != "" { // nobody gets in here any more
+		return []podRole{{pod: naming.Pod(target), role: naming.RolePrimary}, a.ownRole("")}
+	}
 	roles := []podRole{a.ownRole(naming.RolePrimary)}
 	for _, member := range a.others() {
 		role := naming.RoleStandby
@@ -27,6 +30,11 @@ func (a *Agent) primaryRoles() []podRole {
 			role = ""
 		}
 		roles = append(roles, podRole{pod: naming.Pod(member.Name), role: role})
+	}
+	for _, member := range a.config.Members {
+		if !a.isLive(member.Name) && member.Name != a.options.Instance {
+			roles = append(roles, podRole{pod: naming.Pod(member.Name)})
+		}
 	}
 	return roles
 }
@@ -41,6 +49,9 @@ func (a *Agent) label(ctx context.Context, roles ...podRole) {
 		} else if !errors.Is(err, context.Canceled) {
 			a.log.Warn("Labelling failed", "error", err)
 		}
+	}
+	if a.outside {
+		roles = []podRole{a.ownRole("")} // it is in no Service
 	}
 	wanted := fmt.Sprint(roles)
 	if a.options.Labeler == nil || a.labelled == wanted && (a.labels == nil || a.labels.name == wanted) {

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pgsteward/pgsteward/internal/agent/backrest"
 	"github.com/pgsteward/pgsteward/internal/agent/datadir"
 	"github.com/pgsteward/pgsteward/internal/agent/lease"
 	"github.com/pgsteward/pgsteward/internal/agent/role"
@@ -45,6 +46,12 @@ type Options struct {
 	Credential *syscall.Credential
 	Users      []string
 
+	// BackupHost changes where an instance's data is for a backup; nil: all have it in the same place. It is for tests, in which they do
+	// not.
+	BackupHost func(instance string, host backrest.Host) backrest.Host
+	// HostConfig is where the repository host has its configuration; empty: where this instance has it. It is for tests too.
+	HostConfig string
+
 	// Watchdog is the command that becomes the watchdog, by calling supervise.Guard; empty: there is none.
 	Watchdog []string
 	// Programs finds PostgreSQL's programs of a major; nil: datadir.FindPrograms.
@@ -64,12 +71,14 @@ type Paths struct {
 	Run     string
 	Config  string
 	Secrets string
+	// Carried has the old image's programs during a major upgrade.
+	Carried string
 }
 
 // DefaultPaths are those of an instance's Pod.
 func DefaultPaths() Paths {
 	return Paths{
-		Data: naming.PathData, Run: naming.PathRun, Secrets: naming.PathSecrets,
+		Data: naming.PathData, Run: naming.PathRun, Secrets: naming.PathSecrets, Carried: naming.PathCarried,
 		Config: filepath.Join(naming.PathConfig, naming.FileConfig),
 	}
 }
@@ -85,11 +94,13 @@ type Ports struct {
 	Postgres int
 	Agent    int
 	Health   int
+	// Backup is where the instance serves backups.
+	Backup int
 }
 
 // DefaultPorts are those of an instance's Pod.
 func DefaultPorts() Ports {
-	return Ports{Postgres: naming.PortPostgres, Agent: naming.PortAgent, Health: naming.PortHealth}
+	return Ports{Postgres: naming.PortPostgres, Agent: naming.PortAgent, Health: naming.PortHealth, Backup: naming.PortBackup}
 }
 
 // Bounds and intervals of the loop.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
@@ -39,22 +40,24 @@ func (a *Agent) host(member string) string {
 	return naming.InstanceHost(hosts[""], a.options.Namespace, member)
 }
 
-// others are the other members.
+// others are the other members of the live generation.
 func (a *Agent) others() []agentapi.Member {
 	var others []agentapi.Member
 	for _, member := range a.config.Members {
-		if member.Name != a.options.Instance {
+		if member.Name != a.options.Instance && a.isLive(member.Name) {
 			others = append(others, agentapi.Member{Name: member.Name, Host: a.hostOf(member.Name)})
 		}
 	}
 	return others
 }
 
-// memberNames are the names of all members.
+// memberNames are the names of this instance and all other members of the live generation.
 func (a *Agent) memberNames() []string {
 	names := make([]string, 0, len(a.config.Members))
 	for _, member := range a.config.Members {
-		names = append(names, member.Name)
+		if member.Name == a.options.Instance || a.isLive(member.Name) {
+			names = append(names, member.Name)
+		}
 	}
 	return names
 }
@@ -109,6 +112,9 @@ func (a *Agent) askPromises(ctx context.Context, members []string, duration time
 func (a *Agent) publishLease(w *world) {
 	publication := lease.Publication{
 		SystemIdentifier: w.found.Control.SystemIdentifier, Members: a.memberNames(), Sync: a.sync,
+	}
+	if w.found.Complete {
+		publication.LiveVersion = strconv.Itoa(a.major)
 	}
 	// Until it serves, how far the last primary came is what counts. Position and start belong to the same timeline.
 	if w.state != nil && !w.state.InRecovery && a.timelines.of == w.state.Timeline {

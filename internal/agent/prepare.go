@@ -34,9 +34,10 @@ func (a *Agent) prepare(ctx, background context.Context) *outcome {
 			return &outcome{state: agentapi.StateWaiting, notReady: err.Error()}
 		}
 	}
-	major, err := strconv.Atoi(a.config.Version)
+	version := a.versionOf(a.options.Instance)
+	major, err := strconv.Atoi(version)
 	if err != nil {
-		return &outcome{state: agentapi.StateFailed, problem: problem(reasonImage, "version "+a.config.Version+" is no major of PostgreSQL")}
+		return &outcome{state: agentapi.StateFailed, problem: problem(reasonImage, "version "+version+" is no major of PostgreSQL")}
 	}
 	a.useMajor(ctx, major)
 	if a.volume == nil {

@@ -144,9 +144,16 @@ func (a *Agent) servePrimary(ctx context.Context, w *world) outcome {
 		a.promoting = false
 		a.log.Info("Promoted", "timeline", w.state.Timeline)
 	}
+	if w.server.Detached { // it was the first of its generation, which is the live one now
+		a.server.SetWritable()
+		w.server = a.server.Snapshot()
+		a.log.Info("Being the primary of a new generation", "version", a.major)
+	}
 	a.label(ctx, a.primaryRoles()...)
 	a.keepSync(w)
 	a.reload(ctx, w, "")
+	a.noteClosed(w)
+	a.serveUpgrade(ctx, w)
 	a.setUp(ctx, w)
 	result := a.serverOutcome(w)
 	if result.problem == nil {
@@ -176,6 +183,9 @@ func (a *Agent) setUp(ctx context.Context, w *world) {
 		SuperuserPassword: a.options.Paths.password(naming.DirSuperuser),
 	}
 	wanted.Slots = a.slotsOfOthers()
+	if u := a.config.Upgrade; u != nil {
+		wanted.UpgradeRole = (u.Seed != "" || u.Origin != "") && !u.Retire
+	}
 	current := fingerprint(wanted, w.server.PID)
 	if err, isNew := a.setup.result(); isNew {
 		a.setupAt = w.now

@@ -142,6 +142,8 @@ func (a *Agent) askSwitchover(request agentapi.SwitchoverRequest) error {
 		return fmt.Errorf("%s is the primary already", request.Target)
 	case request.Target != "" && (*a.hosts.Load())[request.Target] == "":
 		return fmt.Errorf("there is no instance %s", request.Target)
+	case a.switching.active():
+		return errors.New("the writes are being moved to another version")
 	}
 	a.requests.mu.Lock()
 	defer a.requests.mu.Unlock()
@@ -197,7 +199,7 @@ func (a *Agent) askRestart(request agentapi.RestartRequest) error {
 	if status.State != agentapi.StateRunning {
 		return fmt.Errorf("PostgreSQL does not run: %s", status.State)
 	}
-	if a.requests.switchover != nil {
+	if a.requests.switchover != nil || a.switching.active() {
 		return errors.New("a switchover is going on")
 	}
 	a.requests.restart = request.Why

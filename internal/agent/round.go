@@ -70,7 +70,7 @@ func (a *Agent) round(ctx, background context.Context) (pause time.Duration) {
 	ready := a.publish(w, result)
 	a.requests.endRound(number)
 	switch {
-	case promotes(&w) || a.handover.phase == agentapi.SwitchoverStopping:
+	case promotes(&w) || a.handover.phase == agentapi.SwitchoverStopping || a.switching.active():
 		return urgentInterval
 	case a.handover.active():
 		return a.handover.pause(w.now)
@@ -88,6 +88,7 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 	}
 	a.observe(ctx, w)
 	a.keepReserve(w)
+	a.prepareBackups(ctx, background, w)
 	if w.foundErr != nil {
 		if result := a.unreadable(ctx, w); result != nil {
 			return *result
@@ -96,11 +97,23 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 	if w.foundErr != nil {
 		return outcome{state: agentapi.StateFailed, problem: problem(reasonServer, w.foundErr.Error())}
 	}
-	if !w.found.Complete && len(w.found.Others) > 0 {
+	if !a.isAside(w) {
+		if waiting := a.settle(ctx, w); waiting != nil {
+			return *waiting
+		}
+	}
+	if !w.found.Complete && len(w.found.Others) > 0 && a.config.Upgrade == nil {
 		return outcome{state: agentapi.StateFailed, problem: problem(reasonDataVersion, fmt.Sprintf(
 			"the volume has data of PostgreSQL %d, the cluster's version is %d", w.found.Others[0], a.major))}
 	}
 	a.noteGiven(w)
+	if waiting := a.whileStopped(w); waiting != nil {
+		return *waiting
+	}
+	if a.outside = false; a.isAside(w) && a.giving.isSettled() {
+		return a.stepAside(ctx, w)
+	}
+	a.upgradeStatus = agentapi.UpgradeStatus{}
 	if a.ending && a.gave {
 		return outcome{state: agentapi.StateStopping, notReady: "the Pod ends"}
 	}
@@ -117,6 +130,8 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 		a.log.Info("Deciding", "action", w.decision.Action.String(), "rule", w.decision.Rule,
 			"upstream", w.decision.Upstream, "reason", w.decision.Reason)
 	}
+	defer a.takeBackups(background, w)
+	a.watchArchiver(ctx, w)
 	return a.act(ctx, w)
 }
 
@@ -125,6 +140,7 @@ func (a *Agent) observe(ctx context.Context, w *world) {
 	w.view = a.view()
 	// Answers must not look younger than they were when the Lease was looked at: how late a round got here does not count.
 	w.now, w.clock = time.Now(), lease.Boottime()
+	a.liveSeen = w.view.LiveVersion
 	a.noteEnd(w)
 	if w.server.Running && w.server.Stopping == 0 {
 		state, err := a.observer.Observe(ctx)

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/pgsteward/pgsteward/internal/agent/sql"
@@ -58,11 +59,16 @@ func (a *Agent) keepSlots(ctx context.Context, w *world, upstream string) {
 	})
 }
 
-// slotsOfOthers are the slots of all members but this one.
+// slotsOfOthers are the slots of all other members of this instance's version; on the live side also that of the seed of a major upgrade,
+// which streams before it is converted.
 func (a *Agent) slotsOfOthers() []string {
 	var slots []string
 	for _, member := range a.config.Members {
-		if member.Name != a.options.Instance {
+		if member.Name == a.options.Instance {
+			continue
+		}
+		isSeed := a.config.Upgrade != nil && !a.outside && a.config.Upgrade.Seed == member.Name
+		if a.versionOf(member.Name) == strconv.Itoa(a.major) || isSeed {
 			slots = append(slots, naming.SlotName(member.Name))
 		}
 	}

@@ -12,8 +12,10 @@ func (a *Agent) publish(w world, result outcome) bool {
 		State: result.state, Role: result.role, Problem: result.problem,
 		ServerVersion: a.programs.Version.Text, FilesHash: a.options.Paths.hash(),
 		Switchover: a.handover.status(), Promised: w.view.Promise != nil,
+		UpgradeProtocol: agentapi.UpgradeProtocol,
 	}
 	if a.config != nil {
+		status.LiveVersion, status.Upgrade = a.live(), a.describeUpgrade()
 		status.Fenced = a.config.IsFenced(a.options.Instance)
 	}
 	if digest := a.programDigest.Load(); digest != nil {
@@ -34,6 +36,7 @@ func (a *Agent) publish(w world, result outcome) bool {
 			status.Problem = problem(reasonConfiguration, text)
 		}
 	}
+	a.describeBackups(&status)
 	describeData(&w, &status)
 	notReady := result.notReady
 	if result.state == agentapi.StateRunning && w.state != nil {
@@ -41,16 +44,22 @@ func (a *Agent) publish(w world, result outcome) bool {
 	} else if notReady == "" {
 		notReady = string(result.state)
 	}
-	if notReady == "" && status.Role == "" {
+	if notReady == "" && status.Role == "" && !a.outside {
 		notReady = "the instance has no role yet"
 	}
 	if notReady != "" && result.problem != nil {
 		notReady += ": " + result.problem.Message
 	}
 	status.Ready = notReady == ""
+	if a.outside && status.Ready && !a.expects(w.now) { // as it should be, but not for clients
+		notReady = "PostgreSQL " + status.LiveVersion + " is live, and this is " + a.versionOf(a.options.Instance)
+	}
+	if a.expects(w.now) && w.server.Running && w.server.Stopping == 0 {
+		notReady = "" // clients are sent here already: one probe that fails while it takes over would keep them away for seconds
+	}
 	a.board.Set(status)
 	a.health.Beat(a.config != nil && result.state != "", notReady)
-	return status.Ready && (status.Role == agentapi.RolePrimary || status.Streaming)
+	return status.Ready && (status.Role == agentapi.RolePrimary || status.Streaming || a.outside)
 }
 
 // hasReloaded says whether the state that was observed is that after the last reload; before, it does not show what waits for a
@@ -71,7 +80,8 @@ func (a *Agent) generationInForce(w *world) int64 {
 
 // describeData adds what is on the volume, and how far it has come.
 func describeData(w *world, status *agentapi.Status) {
-	status.DataKnown = w.looked && w.foundErr == nil && len(w.found.Others) == 0 && !w.found.Torn
+	// data of another version beside ours is what a major upgrade left or begins with
+	status.DataKnown = w.looked && w.foundErr == nil && (len(w.found.Others) == 0 || w.found.Complete) && !w.found.Torn
 	data := ownData(w)
 	if !data.Kind.HasData() {
 		return
@@ -95,7 +105,7 @@ func (a *Agent) describeRunning(w *world, status *agentapi.Status, notReady stri
 	if !state.InRecovery {
 		a.describeHistory(w, status)
 		a.describeSync(w, status)
-		if status.Role != agentapi.RolePrimary && notReady == "" {
+		if status.Role != agentapi.RolePrimary && notReady == "" && !w.server.Detached {
 			return "runs read-write, but is not the primary"
 		}
 		return notReady

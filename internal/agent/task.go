@@ -95,6 +95,9 @@ type clones struct {
 	next     time.Time
 	message  string
 	since    time.Time
+	// last is when the last recovery was begun; unreachable says that it could not read the repository.
+	last        time.Time
+	unreachable bool
 }
 
 func (c *clones) failed(now time.Time, message string) {

@@ -77,6 +77,31 @@ func (c *Client) Restart(ctx context.Context, host string, request RestartReques
 	return c.post(ctx, host, PathRestart, request, nil)
 }
 
+// UpgradeExpect tells the detached instance at host that it is about to get the writes.
+func (c *Client) UpgradeExpect(ctx context.Context, host string, request UpgradeExpectRequest) error {
+	return c.post(ctx, host, PathUpgradeExpect, request, nil)
+}
+
+// UpgradeSwitchover asks the live primary's agent at host to move the writes to the other generation. A *RefusedError says why it will not.
+func (c *Client) UpgradeSwitchover(ctx context.Context, host string, request UpgradeSwitchoverRequest) error {
+	return c.post(ctx, host, PathUpgradeSwitchover, request, nil)
+}
+
+// Backup asks the agent at host, or the repository host, for a backup. A *RefusedError says why it will not.
+func (c *Client) Backup(ctx context.Context, host string, request BackupRequest) error {
+	return c.post(ctx, host, PathBackup, request, nil)
+}
+
+// CancelBackup asks for the end of the backup of that ID.
+func (c *Client) CancelBackup(ctx context.Context, host, id string) error {
+	return c.post(ctx, host, PathBackupCancel, BackupRequest{ID: id}, nil)
+}
+
+// RemoveBackup asks the agent at host, or the repository host, to remove a backup. A *RefusedError says why it will not.
+func (c *Client) RemoveBackup(ctx context.Context, host string, request RemovalRequest) error {
+	return c.post(ctx, host, PathBackupRemove, request, nil)
+}
+
 // post sends a request, and reads the answer if one is wanted.
 func (c *Client) post(ctx context.Context, host, path string, request, answer any) error {
 	body, err := json.Marshal(request)

@@ -30,7 +30,7 @@ type Config struct {
 	Cluster    string `json:"cluster"`
 	Namespace  string `json:"namespace"`
 	Generation int64  `json:"generation"`
-	// Version is the PostgreSQL major, such as "16".
+	// Version is the PostgreSQL major, such as "16"; during a major upgrade that of the live generation, as far as the operator knew.
 	Version string `json:"version"`
 	// SystemIdentifier of the cluster's PostgreSQL system; empty while none is known. Data of another system is refused.
 	SystemIdentifier string `json:"systemIdentifier,omitempty"`
@@ -53,6 +53,11 @@ type Config struct {
 	Fenced []string `json:"fenced,omitempty"`
 	// ForceFailover is the instance that may take a lease that has run out although it would not be eligible.
 	ForceFailover string `json:"forceFailover,omitempty"`
+	// Upgrade is the major upgrade that is under way, or is to be checked; nil: none.
+	Upgrade *Upgrade `json:"upgrade,omitempty"`
+	// Backup is how the cluster is backed up; nil: not at all. Recovery is the backup that its data is made from; nil: it is new.
+	Backup   *BackupConfig `json:"backup,omitempty"`
+	Recovery *Recovery     `json:"recovery,omitempty"`
 }
 
 // FenceAll in Config.Fenced stands for every instance.
@@ -101,6 +106,8 @@ type Member struct {
 	Name string `json:"name"`
 	// Host is its stable host name.
 	Host string `json:"host"`
+	// Version is the major that the instance is to run; empty: Config.Version.
+	Version string `json:"version,omitempty"`
 }
 
 // Lease is the Lease whose holder may write, and its timings.
@@ -204,6 +211,21 @@ type Status struct {
 	// Lowering are those of a primary's PendingRestart that its standbys must not go below, and that the restart would lower: then the
 	// primary is restarted first, since a standby keeps the greater value until it has replayed the change.
 	Lowering []string `json:"lowering,omitempty"`
+
+	// UpgradeProtocol is the constant UpgradeProtocol of the agent; zero: it knows nothing of major upgrades.
+	UpgradeProtocol int `json:"upgradeProtocol,omitempty"`
+	// LiveVersion is the major of the live generation, as this agent reads the Lease; empty: not known.
+	LiveVersion string `json:"liveVersion,omitempty"`
+	// Upgrade is what it knows of a major upgrade; nil: nothing.
+	Upgrade *UpgradeStatus `json:"upgrade,omitempty"`
+
+	// Archive is how a primary's WAL goes into the repository; nil if it does not. Repository is what that has, from who uses it: the
+	// primary, or the repository host. Backup is the one that runs there, or ran last.
+	Archive    *Archive          `json:"archive,omitempty"`
+	Repository *RepositoryReport `json:"repository,omitempty"`
+	Backup     *BackupRun        `json:"backup,omitempty"`
+	// Removal is the removal of a backup that runs there, or ran last.
+	Removal *RemovalRun `json:"removal,omitempty"`
 
 	// Problem is what is wrong, if something is.
 	Problem *Problem `json:"problem,omitempty"`

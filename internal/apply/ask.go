@@ -17,6 +17,7 @@ const askTimeout = 5 * time.Second
 type Agent interface {
 	Switchover(ctx context.Context, host string, request agentapi.SwitchoverRequest) error
 	Restart(ctx context.Context, host string, request agentapi.RestartRequest) error
+	UpgradeSwitchover(ctx context.Context, host string, request agentapi.UpgradeSwitchoverRequest) error
 }
 
 // Declined is that an agent will not do what it was asked for.
@@ -36,6 +37,13 @@ func (w *Writer) Switchover(ctx context.Context, agent Agent, host, instance, to
 	defer cancel()
 	err := agent.Switchover(ctx, host, agentapi.SwitchoverRequest{Target: to})
 	return declined(err, instance, "hand over")
+}
+
+// SwitchVersion asks the live primary's agent, known as that host, to move the writes to the other generation.
+func (w *Writer) SwitchVersion(ctx context.Context, agent Agent, host, instance string, request agentapi.UpgradeSwitchoverRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return declined(agent.UpgradeSwitchover(ctx, host, request), instance, "switch to another major version")
 }
 
 // RestartServer asks the instance's agent, known as that host, to restart PostgreSQL.

@@ -25,6 +25,9 @@ func (a answering) Switchover(context.Context, string, agentapi.SwitchoverReques
 	return a.err
 }
 func (a answering) Restart(context.Context, string, agentapi.RestartRequest) error { return a.err }
+func (a answering) UpgradeSwitchover(context.Context, string, agentapi.UpgradeSwitchoverRequest) error {
+	return a.err
+}
 
 // TestAsk: an agent that refuses, or is too old, has declined; one that cannot be reached has not answered.
 func TestAsk(t *testing.T) {

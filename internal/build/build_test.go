@@ -243,19 +243,20 @@ func TestLease(t *testing.T) {
 
 func TestDisruptionBudget(t *testing.T) {
 	t.Parallel()
+	budget := build.Ref{Kind: "PodDisruptionBudget", Name: "prod-db"}
 	in := input(t, minimal)
 	expect.YAML(t, `
 		maxUnavailable: 1
 		unhealthyPodEvictionPolicy: AlwaysAllow
 		selector: {matchLabels: {pgsteward.io/cluster: prod-db, app.kubernetes.io/component: database}}
 	`, find(t, in, "PodDisruptionBudget", "prod-db").Object["spec"])
-	assert.Empty(t, build.Unwanted(in))
+	assert.NotContains(t, build.Unwanted(in), budget)
 
 	in.Members = members("prod-db", 1)
 	for _, object := range build.Objects(in) {
 		assert.NotEqual(t, "PodDisruptionBudget", asUnstructured(t, object).GetKind(), "it would block a drain for ever")
 	}
-	assert.Equal(t, []build.Ref{{Kind: "PodDisruptionBudget", Name: "prod-db"}}, build.Unwanted(in))
+	assert.Contains(t, build.Unwanted(in), budget)
 }
 
 func TestConfigMap(t *testing.T) {

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -31,7 +32,7 @@ func agentConfig(in Input) agentapi.Config {
 		Cluster:          c.Name,
 		Namespace:        c.Namespace,
 		Generation:       c.Generation,
-		Version:          c.Spec.Version,
+		Version:          in.live(),
 		SystemIdentifier: in.SystemIdentifier,
 		Bootstrap:        in.Bootstrap,
 		Database:         database,
@@ -41,14 +42,17 @@ func agentConfig(in Input) agentapi.Config {
 		Availability:     availability(c, len(in.Members)),
 		Fenced:           fenced(c),
 		ForceFailover:    c.Annotations[naming.AnnotationForceFailover],
+		Upgrade:          in.Upgrade,
 	}
 	for _, m := range in.Members {
-		config.Members = append(config.Members, agentapi.Member{
-			Name: m.Name,
-			Host: naming.InstanceHost(c.Name, c.Namespace, m.Name),
-		})
+		member := agentapi.Member{Name: m.Name, Host: naming.InstanceHost(c.Name, c.Namespace, m.Name)}
+		if version := in.version(m); version != in.live() {
+			member.Version = version
+		}
+		config.Members = append(config.Members, member)
 	}
 	config.Parameters = parameters(c)
+	config.Backup, config.Recovery = backupConfig(c), recovery(c)
 	return config
 }
 
@@ -93,6 +97,9 @@ func appNames(c *v1.PostgresCluster) (database, owner string) {
 			owner = b.InitDB.Owner
 		}
 	}
+	if b := c.Spec.Bootstrap; b != nil && b.Recovery != nil {
+		database, owner = cmp.Or(b.Recovery.Database, database), cmp.Or(b.Recovery.Owner, owner)
+	}
 	return database, owner
 }
 
@@ -108,5 +115,13 @@ func configHash(in Input) string {
 		ServerKey:         secrets.Server.Key,
 		ReplicationCert:   secrets.Replication.Cert,
 		ReplicationKey:    secrets.Replication.Key,
+	}.Hash()
+}
+
+// hostHash is the same for a repository host, which mounts less.
+func hostHash(in Input) string {
+	secrets := in.Credentials
+	return agentapi.Files{
+		Config: []byte(configJSON(in)), CACert: secrets.CA.Cert, ServerCert: secrets.Server.Cert, ServerKey: secrets.Server.Key,
 	}.Hash()
 }

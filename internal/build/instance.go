@@ -42,7 +42,7 @@ func statefulSet(in Input, m plan.Member) Object {
 			WithSelector(labelSelector(selector)).
 			WithTemplate(coreac.PodTemplateSpec().
 				WithLabels(labels).
-				WithAnnotations(podAnnotations(c)).
+				WithAnnotations(podAnnotations(in, m)).
 				WithSpec(podSpec(in, m))))
 }
 
@@ -64,7 +64,11 @@ func podSpec(in Input, m plan.Member) *coreac.PodSpecApplyConfiguration {
 		WithSecurityContext(podSecurity(in.Settings)).
 		WithInitContainers(installContainer(in)).
 		WithContainers(postgresContainer(in, m)).
-		WithVolumes(podVolumes(c.Name, m)...)
+		WithVolumes(podVolumes(c, m)...)
+	if m.Carry != "" {
+		spec.WithInitContainers(carryContainer(in, m)).
+			WithVolumes(coreac.Volume().WithName(naming.VolumeCarried).WithEmptyDir(coreac.EmptyDirVolumeSource()))
+	}
 	schedule(spec, c)
 	for _, s := range c.Spec.ImagePullSecrets {
 		spec.WithImagePullSecrets(coreac.LocalObjectReference().WithName(s.Name))
@@ -102,9 +106,9 @@ func installContainer(in Input) *coreac.ContainerApplyConfiguration {
 
 func postgresContainer(in Input, m plan.Member) *coreac.ContainerApplyConfiguration {
 	c := in.Cluster
-	return coreac.Container().
+	container := coreac.Container().
 		WithName(naming.ContainerPostgres).
-		WithImage(in.Settings.Image(c)).
+		WithImage(in.image(in.version(m))).
 		WithCommand(naming.PathAgentBinary, "agent").
 		WithEnv(
 			fieldEnv("POD_NAME", "metadata.name"),
@@ -113,13 +117,14 @@ func postgresContainer(in Input, m plan.Member) *coreac.ContainerApplyConfigurat
 			coreac.EnvVar().WithName("PGSTEWARD_INSTANCE").WithValue(m.Name),
 			// for people who come in with kubectl exec: plain psql works
 			coreac.EnvVar().WithName("PGHOST").WithValue(naming.PathRun),
-			coreac.EnvVar().WithName("PGDATA").WithValue(naming.PathData+"/pgdata/"+c.Spec.Version),
+			coreac.EnvVar().WithName("PGDATA").WithValue(naming.PathData+"/pgdata/"+in.version(m)),
 		).
 		WithPorts(
 			containerPort(naming.PortPostgresName, naming.PortPostgres),
 			containerPort(naming.PortAgentName, naming.PortAgent),
 			containerPort(naming.PortHealthName, naming.PortHealth),
 		).
+		WithPorts(backupPorts(c)...).
 		// the agent answers for itself, not for PostgreSQL, at startup and liveness: recovery and cloning may take hours
 		WithStartupProbe(probe("/startupz", 1, 120)).
 		WithLivenessProbe(probe("/livez", 10, 3)).
@@ -136,10 +141,36 @@ func postgresContainer(in Input, m plan.Member) *coreac.ContainerApplyConfigurat
 			coreac.VolumeMount().WithName(naming.VolumeConfig).WithMountPath(naming.PathConfig).WithReadOnly(true),
 			coreac.VolumeMount().WithName(naming.VolumeSecrets).WithMountPath(naming.PathSecrets).WithReadOnly(true),
 		)
+	if m.Carry != "" {
+		container.WithVolumeMounts(carriedMount().WithReadOnly(true))
+	}
+	return container
+}
+
+// carryContainer copies the programs of the previous major, from its own image, for pg_upgrade.
+func carryContainer(in Input, m plan.Member) *coreac.ContainerApplyConfiguration {
+	return coreac.Container().
+		WithName(naming.ContainerCarry).
+		WithImage(in.image(m.Carry)).
+		WithCommand(naming.PathAgentBinary, "carry", "--major", m.Carry, "--to", naming.PathCarried).
+		WithSecurityContext(containerSecurity()).
+		WithResources(coreac.ResourceRequirements().WithRequests(corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
+		}).WithLimits(corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("256Mi"),
+		})).
+		WithVolumeMounts(
+			coreac.VolumeMount().WithName(naming.VolumeProgram).WithMountPath(naming.PathProgram).WithReadOnly(true),
+			carriedMount())
+}
+
+func carriedMount() *coreac.VolumeMountApplyConfiguration {
+	return coreac.VolumeMount().WithName(naming.VolumeCarried).WithMountPath(naming.PathCarried)
 }
 
 // podVolumes are the volumes of an instance's Pod.
-func podVolumes(cluster string, m plan.Member) []*coreac.VolumeApplyConfiguration {
+func podVolumes(c *v1.PostgresCluster, m plan.Member) []*coreac.VolumeApplyConfiguration {
+	cluster := c.Name
 	emptyDir := func(name string) *coreac.VolumeApplyConfiguration {
 		return coreac.Volume().WithName(name).WithEmptyDir(coreac.EmptyDirVolumeSource())
 	}
@@ -148,7 +179,7 @@ func podVolumes(cluster string, m plan.Member) []*coreac.VolumeApplyConfiguratio
 		projectedSecret(naming.ReplicationSecret(cluster), naming.DirReplication, naming.KeyTLSCert, naming.KeyTLSKey, naming.KeyCACert),
 		projectedSecret(naming.AppSecret(cluster), naming.DirApp, naming.KeyUser, naming.KeyPassword, naming.KeyDBName),
 		projectedSecret(naming.SuperuserSecret(cluster), naming.DirSuperuser, naming.KeyUser, naming.KeyPassword),
-	)
+	).WithSources(backupSecrets(c)...)
 	return []*coreac.VolumeApplyConfiguration{
 		coreac.Volume().WithName(naming.VolumeData).WithPersistentVolumeClaim(
 			coreac.PersistentVolumeClaimVolumeSource().WithClaimName(naming.DataVolume(m.Name))),

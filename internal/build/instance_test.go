@@ -29,7 +29,7 @@ func TestStatefulSet(t *testing.T) {
 		selector: {matchLabels: {pgsteward.io/cluster: prod-db, pgsteward.io/instance: prod-db-1}}
 		template:
 		  metadata:
-		    annotations: {kubectl.kubernetes.io/default-container: postgres, pgsteward.io/spec-hash: 44136fa355b3678a}
+		    annotations: {kubectl.kubernetes.io/default-container: postgres, pgsteward.io/spec-hash: 44136fa355b3678a, pgsteward.io/version: "16"}
 		    labels:
 		      app.kubernetes.io/name: postgresql
 		      app.kubernetes.io/instance: prod-db

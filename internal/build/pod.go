@@ -25,6 +25,9 @@ func Pods(in Input, f facts.Cluster) []Object {
 			continue
 		}
 		role, refresh := roleLabel(i, f.Holder, isClear), !in.Unwritten && mustRefresh(i, hash, f.Now)
+		if f.Aside(i) && isClear {
+			role = "" // what is not of the live generation is in no Service
+		}
 		if !refresh && i.Pod.Role == role {
 			continue
 		}
@@ -37,7 +40,19 @@ func Pods(in Input, f facts.Cluster) []Object {
 		}
 		pods = append(pods, pod)
 	}
-	return pods
+	return append(pods, hostPod(in, f)...)
+}
+
+// hostPod is what is to be applied to the repository host's Pod.
+func hostPod(in Input, f facts.Cluster) []Object {
+	if f.Backup == nil || f.Backup.Host == nil || f.Backup.Host.Deleting || in.Unwritten {
+		return nil
+	}
+	host, hash := f.Backup.Host, hostHash(in)
+	if !mustRefresh(facts.Instance{Pod: host, Report: f.Backup.HostReport}, hash, f.Now) {
+		return nil
+	}
+	return []Object{coreac.Pod(host.Name, f.Namespace).WithUID(types.UID(host.UID)).WithAnnotations(refreshAnnotations(host, hash, true, f.Now))}
 }
 
 // mustRefresh says whether the kubelet is to be asked to refresh the Pod's files: because they have changed, or because the agent
@@ -76,7 +91,8 @@ func primaryIsClear(f facts.Cluster) bool {
 	if !ok || !known || report.Role != agentapi.RolePrimary || report.State == agentapi.StateStopping {
 		return false
 	}
-	return holder.Pod != nil && !holder.Pod.Deleting && (report.Switchover == nil || report.Switchover.Ended != nil)
+	moving := report.Upgrade != nil && report.Upgrade.Switchover != nil && report.Upgrade.Switchover.Ended == nil
+	return holder.Pod != nil && !holder.Pod.Deleting && !moving && (report.Switchover == nil || report.Switchover.Ended != nil)
 }
 
 // roleLabel is what the Lease says; while it is not clear who is primary, or the agent is not heard to have taken that role, the label

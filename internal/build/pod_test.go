@@ -10,6 +10,7 @@ import (
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/build"
+	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/testing/given"
 )
@@ -57,6 +58,19 @@ func TestPodsRole(t *testing.T) {
 					s.Switchover = &agentapi.SwitchoverStatus{Target: "prod-db-2", Phase: agentapi.SwitchoverStopping}
 				}),
 				given.Member(2).Standby().Labelled("primary", current)),
+			nil,
+		},
+		"an instance that is not of the live version": {
+			given.Cluster("prod-db").Live("16").Wants("17").Upgrade(facts.Upgrade{}, &v1.UpgradeStatus{From: "16", To: "17", Phase: v1.UpgradeSwitchingOver}).With(
+				given.Member(1).Primary().Labelled("primary", current), given.Member(2).Detached().Runs("17").Labelled("standby", current)),
+			map[string]string{"prod-db-2-0": ""},
+		},
+		"the first of the next version is labelled before it takes the writes": {
+			given.Cluster("prod-db").Live("16").Wants("17").Upgrade(facts.Upgrade{}, &v1.UpgradeStatus{From: "16", To: "17", Phase: v1.UpgradeSwitchingOver}).With(
+				given.Member(1).Primary().Labelled("", current).Upgrades(agentapi.UpgradeStatus{
+					Switchover: &agentapi.UpgradeSwitchoverStatus{Target: "prod-db-2", Phase: agentapi.SwitchoverStopping},
+				}),
+				given.Member(2).Detached().Runs("17").Labelled("primary", current)),
 			nil,
 		},
 		"it is handed over, which the operator has not read yet": {

@@ -35,6 +35,14 @@ func (s Settings) Image(c *v1.PostgresCluster) string {
 	return s.PostgresImages[c.Spec.Version]
 }
 
+// Versions are those of the images that the cluster would get of the majors, as far as they are known: nothing is of an image of its own.
+func (s Settings) Versions(c *v1.PostgresCluster) map[string]string {
+	if c.Spec.Image != "" {
+		return nil
+	}
+	return s.PostgresVersions
+}
+
 // Notes say where another version runs than v1alpha1 asked for.
 func (s Settings) Notes(c *v1.PostgresCluster) []string {
 	wanted, have := minor(c), s.PostgresVersions[c.Spec.Version]

@@ -32,6 +32,7 @@ func TestSettings(t *testing.T) {
 				Spec:       v1.PostgresClusterSpec{Version: c.version, Image: c.image},
 			}
 			require.Equal(t, c.want, settings.Image(cluster))
+			require.Equal(t, c.image == "", len(settings.Versions(cluster)) > 0, "of an image of its own nothing is known")
 			notes := settings.Notes(cluster)
 			if c.note == "" {
 				require.Empty(t, notes)

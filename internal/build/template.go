@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/naming"
+	"github.com/pgsteward/pgsteward/internal/plan"
 )
 
 // podWish is everything of a PostgresCluster that makes another Pod. What the operator adds of its own, such as its image, the default
@@ -22,13 +23,29 @@ type podWish struct {
 	PullSecrets []corev1.LocalObjectReference `json:"pullSecrets,omitempty"`
 	Scheduling  *v1.SchedulingSpec            `json:"scheduling,omitempty"`
 	Restart     string                        `json:"restart,omitempty"`
+	Backup      []string                      `json:"backup,omitempty"`
 }
 
 // SpecHash is the hash of what the spec wants of a Pod: instances whose Pod has another one are restarted, one at a time.
-func SpecHash(c *v1.PostgresCluster) string {
+func SpecHash(c *v1.PostgresCluster) string { return specHash(c, c.Spec.Image, minor(c)) }
+
+// hash is what a Pod of that major is marked with. One of another major than the spec's has the mark that it would have if the spec were
+// as it was for that one.
+func (in Input) hash(version string) string {
+	if version == in.Cluster.Spec.Version {
+		return SpecHash(in.Cluster)
+	}
+	image := in.image(version)
+	if image == in.Settings.PostgresImages[version] {
+		image = ""
+	}
+	return specHash(in.Cluster, image, "")
+}
+
+func specHash(c *v1.PostgresCluster, image, minor string) string {
 	wish := podWish{
-		Image: c.Spec.Image, Minor: minor(c), Resources: c.Spec.Resources, PullSecrets: c.Spec.ImagePullSecrets,
-		Restart: c.Annotations[naming.AnnotationRestart],
+		Image: image, Minor: minor, Resources: c.Spec.Resources, PullSecrets: c.Spec.ImagePullSecrets,
+		Restart: c.Annotations[naming.AnnotationRestart], Backup: mountedForBackups(c),
 	}
 	if s := c.Spec.Scheduling; len(s.NodeSelector) > 0 || len(s.Tolerations) > 0 || s.Affinity != nil {
 		wish.Scheduling = &s
@@ -44,6 +61,12 @@ func SpecHash(c *v1.PostgresCluster) string {
 // Outdated says whether the Pod is known to differ from what the spec wants of one. A Pod that an operator made which wrote no hash is
 // judged by what it has.
 func Outdated(c *v1.PostgresCluster, pod *corev1.Pod) bool {
+	if version := pod.Annotations[naming.AnnotationVersion]; version != "" && version != c.Spec.Version {
+		return false // of another major: that is the upgrade's
+	}
+	if c.Spec.Backup != nil && pod.Annotations[naming.AnnotationArchives] == "" {
+		return true // it does not archive
+	}
 	if hash, has := pod.Annotations[naming.AnnotationSpecHash]; has {
 		return hash != SpecHash(c)
 	}
@@ -72,10 +95,15 @@ func gives(have, want corev1.ResourceRequirements) bool {
 }
 
 // podAnnotations are what is noted on a Pod when it is made.
-func podAnnotations(c *v1.PostgresCluster) map[string]string {
+func podAnnotations(in Input, m plan.Member) map[string]string {
+	c, version := in.Cluster, in.version(m)
 	annotations := map[string]string{
 		"kubectl.kubernetes.io/default-container": naming.ContainerPostgres,
-		naming.AnnotationSpecHash:                 SpecHash(c),
+		naming.AnnotationSpecHash:                 in.hash(version),
+		naming.AnnotationVersion:                  version,
+	}
+	if c.Spec.Backup != nil {
+		annotations[naming.AnnotationArchives] = "true"
 	}
 	if at := c.Annotations[naming.AnnotationRestart]; at != "" {
 		annotations[naming.AnnotationRestart] = at

@@ -1,7 +1,9 @@
 package build
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -29,9 +31,17 @@ func StorageSize(c *v1.PostgresCluster) resource.Quantity {
 func dataVolume(in Input, m plan.Member) Object {
 	c := in.Cluster
 	size, class, primary := StorageSize(c), c.Spec.Storage.StorageClassName, in.Holder == m.Name
+	system, version := in.SystemIdentifier, in.live()
 	if i := slices.IndexFunc(in.Volumes, func(v facts.Volume) bool { return v.Instance == m.Name }); i >= 0 {
 		size, class = unchangeable(in.Volumes[i], size, class)
 		primary = primary || in.Holder == "" && in.Volumes[i].WasPrimary
+		if in.Upgrade != nil && in.Volumes[i].SystemIdentifier != "" {
+			system, version = in.Volumes[i].SystemIdentifier, in.Volumes[i].Version
+		}
+	}
+	if report, known := in.Reports[m.Name]; known && in.Upgrade != nil && report.HasData && report.SystemIdentifier != "" {
+		// during a major upgrade volumes differ; only the agent knows what is on its own
+		system, version = report.SystemIdentifier, majorOf(report.ServerVersion, version)
 	}
 	spec := coreac.PersistentVolumeClaimSpec().
 		WithAccessModes(corev1.ReadWriteOnce).
@@ -43,10 +53,10 @@ func dataVolume(in Input, m plan.Member) Object {
 	claim := coreac.PersistentVolumeClaim(naming.DataVolume(m.Name), c.Namespace).
 		WithLabels(naming.InstanceLabels(c.Name, m.Name)).
 		WithSpec(spec)
-	if in.SystemIdentifier != "" {
+	if system != "" {
 		claim.WithAnnotations(map[string]string{
-			naming.AnnotationSystemIdentifier: in.SystemIdentifier,
-			naming.AnnotationVersion:          c.Spec.Version,
+			naming.AnnotationSystemIdentifier: system,
+			naming.AnnotationVersion:          version,
 		})
 	}
 	if primary {
@@ -68,4 +78,10 @@ func unchangeable(have facts.Volume, size resource.Quantity, class *string) (res
 		class = &have.Class
 	}
 	return size, class
+}
+
+// majorOf is the major of a server's version, such as 16 of "16.14".
+func majorOf(version, otherwise string) string {
+	major, _, _ := strings.Cut(version, ".")
+	return cmp.Or(major, otherwise)
 }

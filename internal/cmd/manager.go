@@ -127,6 +127,9 @@ func newManager(config *rest.Config, options ctrl.Options, hooks webhooks, setti
 	if err := hooks.add(mgr, reader); err != nil {
 		return nil, err
 	}
+	if err := addMetrics(mgr, reader); err != nil {
+		return nil, err
+	}
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
 		return nil, fmt.Errorf("adding probes: %w", err)
 	}
@@ -134,13 +137,16 @@ func newManager(config *rest.Config, options ctrl.Options, hooks webhooks, setti
 }
 
 func addControllers(mgr manager.Manager, settings build.Settings) (*observe.Reader, error) {
-	changes := controllers.NewChanges()
+	changes, backupChanges := controllers.NewChanges(), controllers.NewChanges()
 	reader := &observe.Reader{
 		Secrets: secrets(mgr, settings, changes),
 		Cache:   mgr.GetClient(),
 		API:     mgr.GetAPIReader(),
-		Agents:  &observe.Agents{Changed: changes.Changed, Log: mgr.GetLogger().WithName("agents")},
-		Now:     time.Now,
+		Agents: &observe.Agents{Changed: func(cluster types.NamespacedName) {
+			changes.Changed(cluster)
+			backupChanges.Changed(cluster)
+		}, Log: mgr.GetLogger().WithName("agents")},
+		Now: time.Now,
 	}
 	writer := &apply.Writer{Client: mgr.GetClient(), API: mgr.GetAPIReader()}
 	controller := &controllers.PostgresCluster{
@@ -151,6 +157,10 @@ func addControllers(mgr manager.Manager, settings build.Settings) (*observe.Read
 	}
 	if err := controller.SetupWithManager(mgr, changes); err != nil {
 		return nil, fmt.Errorf("setting up the controller: %w", err)
+	}
+	backups := &controllers.PostgresBackup{Reader: reader, Writer: writer, Recorder: mgr.GetEventRecorder("pgsteward")}
+	if err := backups.SetupWithManager(mgr, backupChanges); err != nil {
+		return nil, fmt.Errorf("setting up the controller of backups: %w", err)
 	}
 	condition := &controllers.OperatorCondition{
 		Key:    types.NamespacedName{Namespace: settings.Namespace, Name: os.Getenv(envOperatorCondition)},

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
@@ -238,6 +239,26 @@ func TestManager(t *testing.T) {
 		require.NoError(t, c.List(t.Context(), secrets, client.InNamespace(namespace)))
 		assert.Len(t, claims.Items, 2)
 		assert.Empty(t, secrets.Items)
+	})
+	t.Run("metrics tell of backups", func(t *testing.T) {
+		saved := &v1.PostgresCluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "saved"},
+			Spec:       v1.PostgresClusterSpec{Replicas: new(int32(1)), Version: "16", Backup: &v1.BackupSpec{Schedule: new("@daily"), Retention: "30d"}},
+		}
+		require.NoError(t, c.Create(t.Context(), saved))
+		eventually("Prometheus hears that there is none yet", func(collect *assert.CollectT) {
+			families, err := ctrlmetrics.Registry.Gather()
+			require.NoError(collect, err)
+			var told []string
+			for _, family := range families {
+				if name, ok := strings.CutPrefix(family.GetName(), "pgsteward_cluster_"); ok {
+					told = append(told, name)
+				}
+			}
+			assert.Contains(collect, told, "backup_healthy")
+			assert.Contains(collect, told, "postgresbackups")
+			assert.NotContains(collect, told, "last_backup_timestamp_seconds")
+		})
 	})
 	seen.requireAllowed(t)
 }

@@ -3,6 +3,7 @@ package cmd
 import (
 	"fmt"
 	"os"
+	_ "time/tzdata" // the operator's image has no time zones, and schedules have one
 
 	"github.com/spf13/cobra"
 )
@@ -19,7 +20,7 @@ func Run(args []string) int {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(managerCommand(), agentCommand(), watchdogCommand(), installCommand())
+	root.AddCommand(managerCommand(), agentCommand(), watchdogCommand(), installCommand(), carryCommand(), repositoryCommand(), backupCommand())
 	root.SetArgs(args)
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "pgsteward:", err)

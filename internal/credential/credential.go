@@ -34,7 +34,11 @@ type Set struct {
 type KeyPair struct{ Cert, Key []byte }
 
 // Cluster names what the certificates are for.
-type Cluster struct{ Name, Namespace string }
+type Cluster struct {
+	Name, Namespace string
+	// Repository says that there is a repository host.
+	Repository bool
+}
 
 // Complete returns have with all that was missing, broken or about to expire made anew, and when to look again at the latest.
 func Complete(have Set, c Cluster, now time.Time, random io.Reader) (Set, time.Time, error) {
@@ -82,7 +86,11 @@ func Operator(ca KeyPair, now time.Time, random io.Reader) (KeyPair, error) {
 // serverCertificate is for every name by which clients, standbys and the operator call an instance.
 func serverCertificate(c Cluster) leaf {
 	names := []string{"localhost"}
-	for _, service := range []string{naming.ServiceRW(c.Name), naming.ServiceRO(c.Name), naming.ServiceR(c.Name), "*." + naming.ServiceInstances(c.Name)} {
+	services := []string{naming.ServiceRW(c.Name), naming.ServiceRO(c.Name), naming.ServiceR(c.Name), "*." + naming.ServiceInstances(c.Name)}
+	if c.Repository {
+		services = append(services, naming.Repository(c.Name))
+	}
+	for _, service := range services {
 		host := naming.ServiceHost(service, c.Namespace)
 		names = append(names, service, service+"."+c.Namespace, host, host+".cluster.local")
 	}

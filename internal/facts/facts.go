@@ -48,11 +48,19 @@ type Cluster struct {
 	Paused bool
 
 	// What the spec wants.
-	Replicas    int
-	Version     string
-	Image       string
+	Replicas int
+	Version  string
+	Image    string
+	// Live is the major of the generation that is live. It is the Lease's, then what the volumes and the status remember: never what
+	// the spec wants, unless nothing else is known.
+	Live string
+	// Images are the images of other majors than Version that instances run, by major.
+	Images      map[string]string
+	Upgrade     Upgrade
 	KeepVolumes bool
-	Storage     Storage
+	// DeleteBackups says that the volume of the backups goes with the cluster.
+	DeleteBackups bool
+	Storage       Storage
 	// Suspend says that no instance is to run.
 	Suspend bool
 
@@ -86,10 +94,35 @@ type Cluster struct {
 	OrphanPods []string
 	// Leftovers are the cluster's other objects, as kind/name: what a deletion has still to remove.
 	Leftovers []string
+	// Backup is what is known of backups; nil: the spec wants none.
+	Backup *Backup
+	// FinalBackup is the backup to make before the cluster goes; nil: none is wanted, or it is not being deleted.
+	FinalBackup *FinalBackup
+	// BackupRecords are the PostgresBackups that go with a cluster that is being deleted.
+	BackupRecords []BackupRecord
+	// RepositoryVolume is the volume of the backups; nil: there is none.
+	RepositoryVolume *Volume
 	// Problems are what is wrong with the cluster as a whole, e.g. a storage class that does not exist.
 	Problems []Problem
 	// Notes are what its users should know although nothing is wrong.
 	Notes []string
+}
+
+// Upgrade is what is wanted of a major upgrade, and what the status remembers of it.
+type Upgrade struct {
+	// Status is what was last written; nil: there never was one.
+	Status *v1.UpgradeStatus
+	Method v1.UpgradeMethod
+	// Manual says that it waits for Approved before it switches over.
+	Manual, Approved bool
+	// Window is how long the way back is open, MaxPause how long writes may pause.
+	Window, MaxPause time.Duration
+	// Retry changes when a failed upgrade is to begin again. Check is the major for which a preflight is wanted; empty: for none.
+	Retry, Check string
+	// Versions are those of the images that majors would have, by major (18: 18.6), as far as they are known.
+	Versions map[string]string
+	// SyncRequired is how many standbys commits wait for without exception; 0: none.
+	SyncRequired int
 }
 
 // Storage is the volume that the spec wants for each instance.
@@ -156,6 +189,9 @@ type Pod struct {
 	IP        string
 	// Role is the value of its role label.
 	Role string
+	// Version is the major that it was made to run; empty: not noted, so the live one. TemplateVersion is that of the Pod that its
+	// StatefulSet would make now; empty: not known.
+	Version, TemplateVersion string
 	// ConfigHash is the value of its configuration annotation, RefreshedAt when it was set.
 	ConfigHash  string
 	RefreshedAt time.Time
@@ -223,10 +259,10 @@ func (c *Cluster) Conflict(v Volume) *Problem {
 		return nil // its agent looks at the data itself
 	}
 	switch {
-	case v.Version != "" && v.Version != c.Version:
+	case v.Version != "" && v.Version != c.Live:
 		return &Problem{Reason: v1.ReasonDataVersionMismatch, Message: fmt.Sprintf(
-			"PersistentVolumeClaim %s has data of PostgreSQL %s, while spec.version is %s: create the cluster with version %q, or delete the claim, or give the cluster another name",
-			naming.DataVolume(v.Instance), v.Version, c.Version, v.Version)}
+			"PersistentVolumeClaim %s has data of PostgreSQL %s, while the cluster's is %s: create the cluster with version %q, or delete the claim, or give the cluster another name",
+			naming.DataVolume(v.Instance), v.Version, c.Live, v.Version)}
 	case v.SystemIdentifier != "" && c.SystemIdentifier != "" && v.SystemIdentifier != c.SystemIdentifier:
 		return &Problem{Reason: v1.ReasonSystemMismatch, Message: fmt.Sprintf(
 			"PersistentVolumeClaim %s has data of another PostgreSQL system (%s, the cluster's is %s): delete the claim, or give the cluster another name",
@@ -248,6 +284,24 @@ func (c *Cluster) HasData() bool {
 	return slices.ContainsFunc(c.Volumes, func(v Volume) bool { return v.SystemIdentifier != "" })
 }
 
+// Runs is the major that the instance's Pod was made to run. One of an operator that did not note it is of before any upgrade.
+func (c *Cluster) Runs(i Instance) string {
+	switch u := c.Upgrade.Status; {
+	case i.Pod != nil && i.Pod.Version != "":
+		return i.Pod.Version
+	case i.Pod != nil && u != nil && !u.Phase.Final():
+		return u.From
+	default:
+		return c.Live
+	}
+}
+
+// Aside says whether the instance is not of the live generation: it takes no part in the election, and serves no client.
+func (c *Cluster) Aside(i Instance) bool {
+	u := c.Upgrade.Status
+	return u != nil && !u.Phase.Final() && i.Name != c.Holder && c.Runs(i) != c.Live
+}
+
 // Primary returns the instance that holds the Lease and says that it is primary; false if there is none, or it is not known.
 func (c *Cluster) Primary() (Instance, bool) {
 	i, ok := c.Instance(c.Holder)
@@ -264,7 +318,14 @@ func (c *Cluster) Serves() bool {
 	if !ok || !primary.Ready() || len(c.Instances) != c.Replicas {
 		return false
 	}
-	return !slices.ContainsFunc(c.Instances, func(i Instance) bool { return i.Deleting || !i.Ready() })
+	return !slices.ContainsFunc(c.Instances, func(i Instance) bool { return i.Deleting || !i.Ready() && !c.ReadyAside(i) })
+}
+
+// ReadyAside says whether an instance of the other generation is as it should be. The kubelet does not count it as ready, so that it is
+// in no Service; its agent says what it is.
+func (c *Cluster) ReadyAside(i Instance) bool {
+	report, known := i.Report.Get()
+	return c.Aside(i) && known && report.Ready && i.Pod.Running && !i.Pod.Deleting
 }
 
 // Ready says whether the instance serves: the kubelet says so, and its agent, if it is heard, does not say otherwise.
@@ -303,6 +364,8 @@ func (c *Cluster) CannotTakeOver(i Instance) string {
 		return "it is going"
 	case c.IsFenced(i.Name):
 		return "it is fenced"
+	case c.Aside(i):
+		return fmt.Sprintf("it runs PostgreSQL %s, and the primary %s", c.Runs(i), c.Live)
 	case !known:
 		return "its agent does not answer the operator"
 	case !i.Ready() || report.Role != agentapi.RoleStandby:

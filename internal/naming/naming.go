@@ -58,7 +58,8 @@ const (
 	// without it they wait for none. AnnotationSyncMode has the mode: none, preferred or required.
 	AnnotationSync     = "pgsteward.io/sync"
 	AnnotationSyncMode = "pgsteward.io/sync-mode"
-	// AnnotationVersion has, on a volume claim, the major version of its data.
+	// AnnotationVersion has, on a volume claim, the major version of its data; on a Pod, the one that it was made to run; on the Lease,
+	// that of the live generation, once there has been a major upgrade.
 	AnnotationVersion = "pgsteward.io/version"
 	// AnnotationDataRole has, on a volume claim, RolePrimary if its data was the primary's when that was last known: a cluster
 	// that is created anew with fewer instances than volumes begins with that one.
@@ -69,6 +70,10 @@ const (
 	// AnnotationForceDelete, "true" on a PostgresCluster that is being deleted, lets it go although something of it does not; the
 	// garbage collector removes the rest when it can.
 	AnnotationForceDelete = "pgsteward.io/force-delete"
+	// AnnotationSkipFinalBackup, "true" on a PostgresCluster that is being deleted, deletes it without the last backup that its spec wants.
+	AnnotationSkipFinalBackup = "pgsteward.io/skip-final-backup"
+	// AnnotationKeepInRepository, "true" on a PostgresBackup, lets it go without removing its backup from the repository.
+	AnnotationKeepInRepository = "pgsteward.io/keep-in-repository"
 	// AnnotationSwitchover on a PostgresCluster is a wish: the name of the standby that is to become primary, or SwitchoverBest. The
 	// operator removes it when it has been carried out or refused.
 	AnnotationSwitchover = "pgsteward.io/switchover"
@@ -87,8 +92,17 @@ const (
 	AnnotationRestart = "pgsteward.io/restart"
 	// AnnotationSpecHash has, on a Pod, the hash of what the spec wants of a Pod. It does not change with the operator's version.
 	AnnotationSpecHash = "pgsteward.io/spec-hash"
+	// AnnotationArchives is on Pods whose agent can archive WAL and make backups.
+	AnnotationArchives = "pgsteward.io/archives"
 	// AnnotationHoldUpgrades, "true" on a PostgresCluster, makes OLM wait with upgrading the operator.
 	AnnotationHoldUpgrades = "pgsteward.io/hold-upgrades"
+	// AnnotationUpgradeSwitchover, "now" on a PostgresCluster, lets a major upgrade switch over that waits for it.
+	AnnotationUpgradeSwitchover = "pgsteward.io/upgrade-switchover"
+	// AnnotationUpgradeRetry on a PostgresCluster: each new value makes an upgrade that has failed begin again.
+	AnnotationUpgradeRetry = "pgsteward.io/upgrade-retry"
+	// AnnotationUpgradePreflight on a PostgresCluster has a major, such as "17": what an upgrade to it would not carry is looked for, and
+	// told in the status, without upgrading.
+	AnnotationUpgradePreflight = "pgsteward.io/upgrade-preflight"
 	// AnnotationValidation, ValidationWarn on a PostgresCluster, makes the webhook warn of what it would refuse.
 	AnnotationValidation = "pgsteward.io/validation"
 	// ValidationWarn is the value of AnnotationValidation that counts.
@@ -96,6 +110,8 @@ const (
 
 	// Finalizer keeps a PostgresCluster until what it must not leave behind is gone.
 	Finalizer = "pgsteward.io/cleanup"
+	// BackupFinalizer keeps a PostgresBackup until its backup is removed from the repository, or left there.
+	BackupFinalizer = "pgsteward.io/backup"
 	// FieldManager is the owner of the fields that the operator applies.
 	FieldManager = "pgsteward"
 	// PodFieldManager is the owner of what the operator applies to Pods beside their StatefulSet.
@@ -114,12 +130,20 @@ const (
 	// PortHealth serves probes and metrics.
 	PortHealth     = 8081
 	PortHealthName = "health"
+	// PortBackup serves data and WAL to the other hosts of the cluster, over mutual TLS (pgBackRest's own port).
+	PortBackup     = 8432
+	PortBackupName = "backup"
 )
 
 // Containers and volumes of an instance's Pod.
 const (
 	ContainerPostgres = "postgres"
 	ContainerInstall  = "install"
+	// ContainerCarry copies the old programs of PostgreSQL for a major upgrade.
+	ContainerCarry = "carry"
+	// ContainerRepository is the container of a repository host's Pod, ContainerBackup that of a scheduled backup's.
+	ContainerRepository = "repository"
+	ContainerBackup     = "backup"
 
 	VolumeData    = "data"
 	VolumeProgram = "program"
@@ -128,6 +152,8 @@ const (
 	VolumeShm     = "shm"
 	VolumeConfig  = "config"
 	VolumeSecrets = "secrets"
+	// VolumeCarried has what ContainerCarry copied.
+	VolumeCarried = "carried"
 )
 
 // Paths in an instance's Pod.
@@ -139,6 +165,10 @@ const (
 	// FilePasswd is the passwd file's name in the program volume; it is mounted over /etc/passwd, since initdb and peer
 	// authentication need a name for whatever uid the Pod has.
 	FilePasswd = "passwd"
+	// PathCarried is where the old programs of PostgreSQL are during a major upgrade.
+	PathCarried = "/opt/pgsteward-carried"
+	// FileUpgradeMarker is the file, in the agent's folder on the data volume, that says what a major upgrade left there.
+	FileUpgradeMarker = "upgrade.json"
 	// PathData is the mount point of the data volume.
 	PathData = "/var/lib/pgsteward"
 	// PathRun holds PostgreSQL's socket and the agent's pipes.
@@ -155,6 +185,9 @@ const (
 	DirReplication = "replication"
 	DirApp         = "app"
 	DirSuperuser   = "superuser"
+	// DirBackup and DirRecovery have the secrets of the repositories for backups and for a recovery.
+	DirBackup   = "backup"
+	DirRecovery = "recovery"
 )
 
 // Roles of PostgreSQL.
@@ -163,6 +196,9 @@ const (
 	Superuser = "postgres"
 	// ReplicationUser is the role of standbys; it authenticates by a client certificate of this common name.
 	ReplicationUser = "pgsteward_replication"
+	// UpgradeUser is the superuser by which one generation's agent works on the other's server during a major upgrade. It authenticates
+	// by the certificate of ReplicationUser, and does not exist otherwise.
+	UpgradeUser = "pgsteward_upgrade"
 	// OperatorUser is the common name of the operator's client certificate for agents.
 	OperatorUser = "pgsteward-operator"
 )
@@ -180,6 +216,10 @@ const (
 	KeyTLSCert  = "tls.crt"
 	KeyTLSKey   = "tls.key"
 	KeyCACert   = "ca.crt"
+	// KeyS3Key and KeyS3Secret are in the Secret of an S3 repository, KeyPassphrase in that of its encryption.
+	KeyS3Key      = "access-key-id"
+	KeyS3Secret   = "secret-access-key"
+	KeyPassphrase = "passphrase"
 )
 
 // MaxReplicas is the greatest number of instances of a cluster.
@@ -268,6 +308,45 @@ const SecretsRole = "pgsteward-secrets"
 // DisruptionBudget is the name of the cluster's PodDisruptionBudget.
 func DisruptionBudget(cluster string) string { return cluster }
 
+// Repository is the name of the StatefulSet and the Service of the cluster's repository host; its Pod is Pod of that.
+func Repository(cluster string) string { return cluster + "-repository" }
+
+// RepositoryVolume is the name of the volume claim with the backups.
+func RepositoryVolume(cluster string) string { return cluster + "-repository" }
+
+// RepositoryLabels are on every object of the repository host.
+func RepositoryLabels(cluster string) map[string]string {
+	labels := ClusterLabels(cluster)
+	labels[LabelInstance] = Repository(cluster)
+	labels[LabelComponent] = "repository"
+	return labels
+}
+
+// RepositorySelector selects the repository host's Pod.
+func RepositorySelector(cluster string) map[string]string {
+	return map[string]string{LabelCluster: cluster, LabelComponent: "repository"}
+}
+
+// BackupJob is the name of the CronJob that asks for backups, and of its ServiceAccount, Role and RoleBinding.
+func BackupJob(cluster string) string { return cluster + "-backup" }
+
+// BackupJobLabels are on the Pods of scheduled backups. They have no label of the cluster, since they are none of its instances.
+func BackupJobLabels(cluster string) map[string]string {
+	return map[string]string{LabelName: ManagedBy, LabelAppInstance: cluster, LabelComponent: "backup"}
+}
+
+// FirstBackup is the name of the PostgresBackup that is made when there is none yet of the stanza; or, with a timeline, none that leads there.
+func FirstBackup(cluster, stanza string, timeline int64) string {
+	name := cluster + "-" + stanza
+	if timeline > 0 {
+		name += "-" + strconv.FormatInt(timeline, 10)
+	}
+	return name
+}
+
+// FinalBackup is the name of the PostgresBackup that is made before the cluster of that UID is deleted.
+func FinalBackup(cluster, uid string) string { return cluster + "-final-" + uid[:min(len(uid), 8)] }
+
 // ClusterLabels are on every object of the cluster.
 func ClusterLabels(cluster string) map[string]string {
 	return map[string]string{
@@ -303,6 +382,24 @@ func RoleSelector(cluster, role string) map[string]string {
 func SlotName(instance string) string {
 	return "pgsteward_" + strings.ReplaceAll(instance, "-", "_")
 }
+
+// UpgradeSchema is a schema that each database has during a major upgrade; UpgradePublication its publication.
+const (
+	UpgradeSchema      = "pgsteward_upgrade"
+	UpgradePublication = "pgsteward_upgrade"
+)
+
+// UpgradeSeeds is the setting of UpgradeUser on the source that has the system identifiers of the seeds that have worked there, with spaces in between:
+// PostgreSQL names the slots by which their tables are copied after it. It goes with the role.
+const UpgradeSeeds = "pgsteward.seeds"
+
+// UpgradeSlot is the logical replication slot, and the subscription, of the database with that oid on the side that sends, for the upgrade of that ID.
+func UpgradeSlot(id string, database uint32) string {
+	return UpgradeSlots(id) + strconv.FormatUint(uint64(database), 10)
+}
+
+// UpgradeSlots is what all of an upgrade's slots and subscriptions begin with.
+func UpgradeSlots(id string) string { return UpgradePublication + "_" + id + "_" }
 
 // ServerCertificate is the common name of the cluster's server certificate, by which agents know each other.
 func ServerCertificate(cluster string) string { return cluster }

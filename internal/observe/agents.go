@@ -272,5 +272,18 @@ func (a *Agents) lost(ctx context.Context, s *stream) bool {
 
 func withoutPositions(s agentapi.Status) agentapi.Status {
 	s.LSN, s.ReplayLSN, s.LagBytes, s.Slots = "", "", nil, nil
+	if s.Upgrade != nil {
+		upgrade := *s.Upgrade
+		if upgrade.Seed != nil {
+			seed := *upgrade.Seed
+			seed.LagBytes, upgrade.Seed = nil, &seed
+		}
+		if upgrade.Back != nil {
+			back := *upgrade.Back
+			back.LagBytes, upgrade.Back = nil, &back
+		}
+		s.Upgrade = &upgrade
+	}
+	s.Archive = s.Archive.WithoutPositions()
 	return s
 }

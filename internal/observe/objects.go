@@ -7,6 +7,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -31,6 +32,7 @@ func Kinds() []Kind {
 		{"Role", &rbacv1.Role{}, func() client.ObjectList { return &rbacv1.RoleList{} }},
 		{"RoleBinding", &rbacv1.RoleBinding{}, func() client.ObjectList { return &rbacv1.RoleBindingList{} }},
 		{"PodDisruptionBudget", &policyv1.PodDisruptionBudget{}, func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} }},
+		{"CronJob", &batchv1.CronJob{}, func() client.ObjectList { return &batchv1.CronJobList{} }},
 		{"Lease", &coordinationv1.Lease{}, func() client.ObjectList { return &coordinationv1.LeaseList{} }},
 	}
 }

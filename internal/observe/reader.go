@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
@@ -38,12 +39,17 @@ type Reader struct {
 // Wanted is what the spec means after defaults, which observe does not know.
 type Wanted struct {
 	Image         string
+	Versions      map[string]string // of images that majors would have
 	Storage       int64
 	MaximumLag    int64
 	NodeLostAfter time.Duration
 	// SpecHash is what a new Pod would be marked with; Outdated says whether a Pod differs from what the spec wants.
 	SpecHash string
 	Outdated func(*corev1.Pod) bool
+	// Schedule and TimeZone are those of backups; empty: there is no schedule.
+	Schedule, TimeZone string
+	// Retention is for how long backups are kept.
+	Retention time.Duration
 }
 
 // Observation is a cluster as it was read in one pass.
@@ -77,22 +83,24 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 	}
 	o := Observation{Objects: objects, Credentials: credentials(objects, c.Name)}
 	f := facts.Cluster{
-		Now:         r.Now(),
-		Name:        c.Name,
-		Namespace:   c.Namespace,
-		Generation:  c.Generation,
-		CreatedAt:   c.CreationTimestamp.Time,
-		Deleting:    !c.DeletionTimestamp.IsZero(),
-		ForceDelete: c.Annotations[naming.AnnotationForceDelete] == "true",
-		Paused:      c.Annotations[naming.AnnotationPaused] == "true",
-		Suspend:     c.Spec.Suspend,
-		Replicas:    replicas(c),
-		Version:     c.Spec.Version,
-		Image:       wanted.Image,
-		KeepVolumes: c.Spec.Deletion.Volumes != v1.Delete,
-		Storage:     facts.Storage{Bytes: wanted.Storage},
-		Volumes:     volumes(objects, c.Name),
-		Leftovers:   leftovers(objects, c),
+		Now:              r.Now(),
+		Name:             c.Name,
+		Namespace:        c.Namespace,
+		Generation:       c.Generation,
+		CreatedAt:        c.CreationTimestamp.Time,
+		Deleting:         !c.DeletionTimestamp.IsZero(),
+		ForceDelete:      c.Annotations[naming.AnnotationForceDelete] == "true",
+		Paused:           c.Annotations[naming.AnnotationPaused] == "true",
+		Suspend:          c.Spec.Suspend,
+		Replicas:         replicas(c),
+		Version:          c.Spec.Version,
+		Image:            wanted.Image,
+		KeepVolumes:      c.Spec.Deletion.Volumes != v1.Delete,
+		DeleteBackups:    c.Spec.Deletion.Backups == v1.Delete,
+		RepositoryVolume: repositoryVolume(objects, c.Name),
+		Storage:          facts.Storage{Bytes: wanted.Storage},
+		Volumes:          volumes(objects, c.Name),
+		Leftovers:        leftovers(objects, c),
 
 		Wish:          c.Annotations[naming.AnnotationSwitchover],
 		Force:         c.Annotations[naming.AnnotationForceFailover],
@@ -106,23 +114,44 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 	if f.Deleting {
 		f.DeletedAt = c.DeletionTimestamp.Time
 	}
-	if f.Instances, err = r.instances(ctx, c, objects, o.Credentials, wanted); err != nil {
+	host, hostTarget := repositoryTarget(c, objects)
+	if f.Instances, err = r.instances(ctx, c, objects, o.Credentials, wanted, hostTarget); err != nil {
 		return Observation{}, err
 	}
 	r.askForNodes(ctx, &f, objects)
 	f.OrphanPods = orphans(objects)
+	lease, found := get[*coordinationv1.Lease](objects, "Lease", naming.PrimaryLease(c.Name))
 	f.SystemIdentifier = c.Status.SystemIdentifier
-	if lease, ok := get[*coordinationv1.Lease](objects, "Lease", naming.PrimaryLease(c.Name)); ok {
-		if lease.Spec.HolderIdentity != nil {
-			f.Holder = *lease.Spec.HolderIdentity
+	if found {
+		f.Holder = ptr.Deref(lease.Spec.HolderIdentity, "")
+		said := lease.Annotations[naming.AnnotationSystemIdentifier]
+		if f.SystemIdentifier = cmp.Or(f.SystemIdentifier, said); c.Status.Upgrade != nil { // in a major upgrade it changes with the lease
+			f.SystemIdentifier = cmp.Or(said, f.SystemIdentifier)
 		}
-		f.SystemIdentifier = cmp.Or(f.SystemIdentifier, lease.Annotations[naming.AnnotationSystemIdentifier])
 	}
 	f.SystemIdentifier = cmp.Or(f.SystemIdentifier, systemOfVolumes(f.Volumes))
+	f.Live = liveVersion(c, &f, lease)
+	f.Upgrade, f.Images = upgradeFacts(c), imagesOf(c, &f, objects)
+	f.Upgrade.Versions = wanted.Versions
 	if f.StorageClasses, err = r.StorageClasses(ctx); err != nil {
 		return Observation{}, err
 	}
 	f.Storage.Class = className(c.Spec.Storage.StorageClassName, f.StorageClasses)
+	if f.Backup, err = r.backups(ctx, c, &f, host, wanted); err != nil {
+		return Observation{}, err
+	}
+	if f.FinalBackup, err = r.finalBackup(ctx, c, &f); err != nil {
+		return Observation{}, err
+	}
+	if f.BackupRecords, err = r.backupRecords(ctx, c, &f); err != nil {
+		return Observation{}, err
+	}
+	for _, record := range f.BackupRecords {
+		f.Leftovers = append(f.Leftovers, "postgresbackup/"+record.Name)
+	}
+	if f.Backup != nil {
+		f.Backup.Image = repositoryImage(objects, f.Holder, c.Name)
+	}
 	o.Facts = f
 	return o, nil
 }
@@ -136,9 +165,8 @@ func replicas(c *v1.PostgresCluster) int {
 }
 
 // instances are those with a StatefulSet, by number, with what their agents say.
-func (r *Reader) instances(ctx context.Context, c *v1.PostgresCluster, objects Objects, secrets credential.Set, wanted Wanted) ([]facts.Instance, error) {
+func (r *Reader) instances(ctx context.Context, c *v1.PostgresCluster, objects Objects, secrets credential.Set, wanted Wanted, targets []Target) ([]facts.Instance, error) {
 	var all []facts.Instance
-	var targets []Target
 	for _, object := range objects["StatefulSet"] {
 		set, ok := object.(*appsv1.StatefulSet)
 		if !ok {
@@ -153,6 +181,10 @@ func (r *Reader) instances(ctx context.Context, c *v1.PostgresCluster, objects O
 			i.Pod = podFacts(pod, set)
 			i.Pod.Outdated = wanted.Outdated != nil && wanted.Outdated(pod)
 			i.Pod.TemplateLags = i.Pod.Outdated && !upToDate(set, wanted.SpecHash)
+			i.Pod.Version = pod.Annotations[naming.AnnotationVersion]
+			if set.Status.ObservedGeneration == set.Generation {
+				i.Pod.TemplateVersion = set.Spec.Template.Annotations[naming.AnnotationVersion]
+			}
 			if target, ok := targetOf(c, set.Name, i.Pod); ok {
 				targets = append(targets, target)
 			}
@@ -238,10 +270,13 @@ func volumes(objects Objects, cluster string) []facts.Volume {
 	return all
 }
 
+// systemOfVolumes is the PostgreSQL system that the volumes remember, the primary's before others'.
 func systemOfVolumes(volumes []facts.Volume) string {
-	for _, v := range volumes {
-		if v.SystemIdentifier != "" {
-			return v.SystemIdentifier
+	for _, primary := range []bool{true, false} {
+		for _, v := range volumes {
+			if v.SystemIdentifier != "" && v.WasPrimary == primary {
+				return v.SystemIdentifier
+			}
 		}
 	}
 	return ""
@@ -263,16 +298,29 @@ func orphans(objects Objects) []string {
 func leftovers(objects Objects, c *v1.PostgresCluster) []string {
 	var names []string
 	for kind, found := range objects {
-		keep := kind == "PersistentVolumeClaim" && c.Spec.Deletion.Volumes != v1.Delete
-		if keep || kind == "StatefulSet" || kind == "Pod" {
+		if kind == "Pod" {
 			continue
 		}
 		for _, object := range found {
+			if kind == "StatefulSet" && object.GetName() != naming.Repository(c.Name) {
+				continue
+			}
+			if kind == "PersistentVolumeClaim" && keepsVolume(c, object.GetName()) {
+				continue
+			}
 			names = append(names, strings.ToLower(kind)+"/"+object.GetName())
 		}
 	}
 	slices.Sort(names)
 	return names
+}
+
+// keepsVolume says whether the volume claim of that name outlives the cluster.
+func keepsVolume(c *v1.PostgresCluster, claim string) bool {
+	if claim == naming.RepositoryVolume(c.Name) {
+		return c.Spec.Deletion.Backups != v1.Delete
+	}
+	return c.Spec.Deletion.Volumes != v1.Delete
 }
 
 // credentials are what the cluster's Secrets have.

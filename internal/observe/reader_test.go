@@ -106,6 +106,8 @@ func TestObserveNothing(t *testing.T) {
 	assert.Equal(t, facts.Cluster{
 		Now: now, Name: "prod-db", Namespace: "demo", Generation: 7, Replicas: 3, Version: "16", Image: "image",
 		KeepVolumes: true, Storage: facts.Storage{Bytes: 1 << 30},
+		Live: "16", Images: map[string]string{},
+		Upgrade: facts.Upgrade{Method: v1.UpgradeAutomatic, Window: time.Hour, MaxPause: 5 * time.Second},
 	}, w.observe().Facts)
 }
 

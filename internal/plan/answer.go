@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/upgrade"
 )
 
 // Declined is the decision after an agent has refused what the action asked it for.
@@ -20,6 +21,10 @@ func (d Decision) Declined(reason, why string, now time.Time) Decision {
 		d.Switchover = &s
 		d.Message = "Not switching over to " + targetWords(s.Target) + ": " + why
 	}
+	if _, switches := d.Action.(SwitchVersion); switches && d.UpgradeStatus != nil {
+		d.UpgradeStatus = upgrade.Refused(d.UpgradeStatus, why, now)
+		d.Message += ", which is refused: " + why
+	}
 	d.Action = None{}
 	return d
 }
@@ -28,6 +33,9 @@ func (d Decision) Declined(reason, why string, now time.Time) Decision {
 func (d Decision) Unanswered() Decision {
 	if _, asked := d.Action.(Switchover); asked {
 		d.Switchover, d.Granted = nil, false
+	}
+	if _, asked := d.Action.(SwitchVersion); asked && d.UpgradeStatus != nil {
+		d.UpgradeStatus = upgrade.Unanswered(d.UpgradeStatus)
 	}
 	return d
 }

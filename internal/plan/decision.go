@@ -3,7 +3,10 @@ package plan
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
 )
 
 // Decision is what one pass does.
@@ -22,6 +25,11 @@ type Decision struct {
 	Quiet bool
 	// Frozen says that nothing is to be written but the status.
 	Frozen bool
+	// Upgrade is what the agents are told of a major upgrade; nil: there is none.
+	Upgrade *agentapi.Upgrade
+	// UpgradeStatus is what the status is to say of a major upgrade; nil: there never was one. Preflight is the condition; nil: none.
+	UpgradeStatus *v1.UpgradeStatus
+	Preflight     *metav1.Condition
 	// Action removes or restarts something, or is None.
 	Action Action
 	// Switchover is what there is to say of the last switchover; nil: nothing new.
@@ -43,6 +51,8 @@ type Decision struct {
 type Member struct {
 	Name    string
 	Ordinal int
+	// Version is the major that it is to run; empty: the live one. Carry is another one whose programs it needs beside its own.
+	Version, Carry string
 }
 
 // Refusal says why something that the spec asks for is not done now.
@@ -82,6 +92,12 @@ type RestartServer struct {
 // Switchover asks the agent of the primary From, in the Pod of that UID, to hand over to the standby To; empty: to the best.
 type Switchover struct{ From, PodUID, To string }
 
+// SwitchVersion asks the agent of the primary From, in the Pod of that UID, to move the writes to the other generation.
+type SwitchVersion struct {
+	From, PodUID string
+	Request      agentapi.UpgradeSwitchoverRequest
+}
+
 // ReplaceInstance deletes a standby's volume, which its node has taken with it, and its Pod of that UID without waiting for the node,
 // so that both are made anew.
 type ReplaceInstance struct{ Instance, PodUID string }
@@ -92,11 +108,15 @@ type ForgetPod struct{ Instance, PodUID string }
 // ReplaceVolume deletes the instance's volume claim, which was never bound, so that it is made anew.
 type ReplaceVolume struct{ Instance string }
 
+// MakeFinalBackup asks for the backup of that name, the last one of a cluster that is being deleted.
+type MakeFinalBackup struct{ Name string }
+
 // RemoveInstances deletes all StatefulSets of a cluster that is being deleted.
 type RemoveInstances struct{}
 
-// RemoveRest deletes all other objects of a cluster that is being deleted, its volumes only if DeleteVolumes.
-type RemoveRest struct{ DeleteVolumes bool }
+// RemoveRest deletes all other objects of a cluster that is being deleted, its volumes only if DeleteVolumes, and that of its backups only
+// if DeleteBackups.
+type RemoveRest struct{ DeleteVolumes, DeleteBackups bool }
 
 // Release lets a cluster go whose objects are gone.
 type Release struct{}
@@ -106,9 +126,11 @@ func (RemoveInstance) action()  {}
 func (RestartInstance) action() {}
 func (RestartServer) action()   {}
 func (Switchover) action()      {}
+func (SwitchVersion) action()   {}
 func (ReplaceInstance) action() {}
 func (ForgetPod) action()       {}
 func (ReplaceVolume) action()   {}
+func (MakeFinalBackup) action() {}
 func (RemoveInstances) action() {}
 func (RemoveRest) action()      {}
 func (Release) action()         {}

@@ -10,7 +10,7 @@ import (
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
-// deletion removes a cluster's instances first, so that PostgreSQL stops in order, then the rest, then lets it go.
+// deletion makes a last backup, if one is wanted, and removes a cluster's instances, so that PostgreSQL stops in order, then the rest, then lets it go.
 func deletion(f *facts.Cluster) (Decision, bool) {
 	if !f.Deleting {
 		return Decision{}, false
@@ -26,6 +26,9 @@ func deletion(f *facts.Cluster) (Decision, bool) {
 			pods = append(pods, i.Name)
 		}
 	}
+	if last, wanted := finalBackup(f, d); wanted && !f.ForceDelete {
+		return last, true
+	}
 	switch {
 	case f.ForceDelete:
 		d.Action, d.Message = Release{}, "Letting the cluster go, as the annotation says; the garbage collector removes what is left"
@@ -35,7 +38,7 @@ func deletion(f *facts.Cluster) (Decision, bool) {
 	case len(pods) > 0:
 		d.Message = "Waiting for the instances to stop: " + strings.Join(pods, ", ")
 	case len(f.Leftovers) > 0:
-		d.Action = RemoveRest{DeleteVolumes: !f.KeepVolumes}
+		d.Action = RemoveRest{DeleteVolumes: !f.KeepVolumes, DeleteBackups: f.DeleteBackups}
 		d.Message = "Removing " + strings.Join(f.Leftovers, ", ")
 	default:
 		d.Action, d.Message = Release{}, "Everything is removed"

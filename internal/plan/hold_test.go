@@ -75,7 +75,7 @@ func TestDecideForeignVolumes(t *testing.T) {
 		assert.Empty(t, d.Bootstrap, "there is data")
 		require.Len(t, d.Refused, 1)
 		assert.Equal(t, v1.ReasonDataVersionMismatch, d.Refused[0].Reason)
-		assert.Contains(t, d.Refused[0].Why, `PersistentVolumeClaim prod-db-1-data has data of PostgreSQL 17, while spec.version is 16`)
+		assert.Contains(t, d.Refused[0].Why, `PersistentVolumeClaim prod-db-1-data has data of PostgreSQL 17, while the cluster's is 16`)
 	})
 	t.Run("data of another system is refused", func(t *testing.T) {
 		t.Parallel()

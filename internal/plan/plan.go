@@ -36,9 +36,11 @@ var rules = []rule{
 	{"restart-broken", restartBroken},
 	{"restart-revoked", restartRevoked},
 	{"node-lost", nodeLost},
+	{"upgrade", upgrading},
 	{"create", create},
 	{"scale-in", scaleIn},
 	{"settle", settle},
+	{"upgrade-waits", upgradeWaits},
 	{"roll", roll},
 	{"done", done},
 }
@@ -59,6 +61,7 @@ func Decide(f facts.Cluster) Decision {
 				noteSwitchover(&f, &d)
 				noteForce(&f, &d)
 				d.Refused = append(d.Refused, refused...)
+				noteUpgrade(&f, &d)
 			}
 			return d
 		}

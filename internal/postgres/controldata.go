@@ -37,6 +37,8 @@ type Control struct {
 	// there on.
 	CheckpointTimeline int64
 	Redo               LSN
+	// NextXID is the transaction that would have come next at the last checkpoint, with its epoch.
+	NextXID uint64
 	// Minimums are the settings that the primary had; a standby must have at least as much of each to start
 	// (https://www.postgresql.org/docs/current/hot-standby.html#HOT-STANDBY-ADMIN).
 	Minimums map[string]int
@@ -61,6 +63,7 @@ const (
 	offsetCheckpoint    = 32
 	offsetRedo          = 40
 	offsetTimeline      = 48
+	offsetNextXID       = 64
 	offsetMinRecovery   = 136
 	offsetMinTimeline   = 144
 	offsetMaxConns      = 180
@@ -115,6 +118,7 @@ func ParseControl(content []byte) (Control, error) {
 		Position:           position,
 		CheckpointTimeline: timeline,
 		Redo:               LSN(u64(offsetRedo)),
+		NextXID:            u64(offsetNextXID),
 		Minimums: map[string]int{
 			"max_connections":           int(u32(offsetMaxConns)),
 			"max_worker_processes":      int(u32(offsetMaxWorkers)),

@@ -10,23 +10,52 @@ import (
 // IdentMap is the name of the map in pg_ident.conf by which the agent is the superuser.
 const IdentMap = "pgsteward"
 
-// HBA is the content of pg_hba.conf (https://www.postgresql.org/docs/current/auth-pg-hba-conf.html). The first line that
+// UpgradeMap is the name of the map by which the holder of the standbys' certificate is the role of major upgrades.
+const UpgradeMap = "pgsteward_upgrade"
+
+// HBA is what pg_hba.conf is made of.
+type HBA struct {
+	// ReplicationUser is the role of standbys; UpgradeUser that of a major upgrade, which works on the other generation's server, or
+	// empty while there is none.
+	ReplicationUser string
+	UpgradeUser     string
+	// Closed keeps everybody out but the agent and our own roles.
+	Closed bool
+	// Lines are the user's.
+	Lines []string
+}
+
+// String is the content of pg_hba.conf (https://www.postgresql.org/docs/current/auth-pg-hba-conf.html). The first line that
 // matches decides, so ours come first: the agent, and standbys, which need a certificate and nothing else. Then come the
 // user's lines. What they leave open must use TLS and a password.
-func HBA(replicationUser string, lines []string) string {
-	rules := []string{
-		"local    all          postgres  peer map=" + IdentMap,
-		"local    all          all       scram-sha-256",
-		"hostssl  replication  " + replicationUser + "  all  cert",
-		"hostssl  all          " + replicationUser + "  all  cert",
-		"host     replication  " + replicationUser + "  all  reject",
-		"host     all          " + replicationUser + "  all  reject",
+func (h HBA) String() string {
+	rules := []string{"local    all          postgres  peer map=" + IdentMap}
+	if !h.Closed {
+		rules = append(rules, "local    all          all       scram-sha-256")
 	}
-	out := "# Written by pgsteward; changes made here are lost. Use spec.postgresql.pgHBA.\n" + strings.Join(rules, "\n") + "\n"
-	for _, line := range lines {
-		out += strings.TrimSpace(line) + "\n"
+	rules = append(rules,
+		"hostssl  replication  "+h.ReplicationUser+"  all  cert",
+		"hostssl  all          "+h.ReplicationUser+"  all  cert",
+		"host     replication  "+h.ReplicationUser+"  all  reject",
+		"host     all          "+h.ReplicationUser+"  all  reject",
+	)
+	if h.UpgradeUser != "" {
+		rules = append(rules,
+			"hostssl  all          "+h.UpgradeUser+"  all  cert map="+UpgradeMap,
+			"host     all          "+h.UpgradeUser+"  all  reject",
+		)
 	}
-	return out + "hostssl  all          all       all  scram-sha-256\n"
+	switch {
+	case h.Closed:
+		rules = append(rules, "local    all          all       reject", "host     all          all       all  reject",
+			"host     replication  all       all  reject")
+	default:
+		for _, line := range h.Lines {
+			rules = append(rules, strings.TrimSpace(line))
+		}
+		rules = append(rules, "hostssl  all          all       all  scram-sha-256")
+	}
+	return "# Written by pgsteward; changes made here are lost. Use spec.postgresql.pgHBA.\n" + strings.Join(rules, "\n") + "\n"
 }
 
 // Ident is the content of pg_ident.conf: the operating system's users that are the superuser on the Unix socket.
@@ -36,6 +65,14 @@ func Ident(superuser string, users ...string) string {
 		out += IdentMap + "  \"" + user + "\"  " + superuser + "\n"
 	}
 	return out
+}
+
+// UpgradeIdent is what pg_ident.conf has beside that during a major upgrade: whose certificate the role is let in by.
+func UpgradeIdent(commonName, upgradeUser string) string {
+	if upgradeUser == "" {
+		return ""
+	}
+	return UpgradeMap + "  \"" + commonName + "\"  " + upgradeUser + "\n"
 }
 
 var (

@@ -50,3 +50,14 @@ func TestSettings_Promoting(t *testing.T) {
 	assert.Equal(t, "0", merged["max_standby_streaming_delay"], "whatever the user wishes")
 	assert.Equal(t, "0", merged["max_standby_archive_delay"])
 }
+
+func TestSettings_Still(t *testing.T) {
+	t.Parallel()
+	settings := Settings{Major: 17, User: map[string]string{"default_transaction_read_only": "off", "autovacuum": "on"}}
+	merged, _ := settings.Merge()
+	assert.Equal(t, "off", merged["default_transaction_read_only"])
+	settings.Still = true
+	merged, _ = settings.Merge()
+	assert.Equal(t, "on", merged["default_transaction_read_only"], "whatever the user wishes")
+	assert.Equal(t, "off", merged["autovacuum"])
+}

@@ -36,8 +36,15 @@ type Settings struct {
 	PrimarySlot     string
 	// ReadOnly makes transactions read-only unless their client says otherwise; it is stronger than the user's setting.
 	ReadOnly bool
+	// Still does so while writes are moved away, and autovacuum begins nothing.
+	Still bool
 	// Promoting is for a standby that is about to be promoted: no query keeps it from replaying; it is stronger than the user's settings.
 	Promoting bool
+	// Closed keeps clients out, by pg_hba.conf; Upgrade lets in the role of major upgrades. They are no parameters.
+	Closed  bool
+	Upgrade bool
+	// ArchiveCommand is archive_command; empty: WAL is not archived, and archive_mode is off.
+	ArchiveCommand string
 	// SyncStandbys is synchronous_standby_names. It has no effect on a standby.
 	SyncStandbys string
 	// Minimums are numbers that a standby must not go below; nil for a primary.
@@ -62,7 +69,11 @@ var ours = []string{
 }
 
 // floors are the least values that replication to MaxReplicas instances, backups and upgrades need.
-var floors = map[string]int{"max_wal_senders": 20, "max_replication_slots": 20, "max_connections": 20, "max_worker_processes": 8}
+var floors = map[string]int{
+	"max_wal_senders": 20, "max_replication_slots": 20, "max_connections": 20, "max_worker_processes": 8,
+	// A major upgrade needs one of each for every database, and some more while tables are copied.
+	"max_logical_replication_workers": 16, "max_active_replication_origins": 32,
+}
 
 // Merge is the whole of postgresql.conf's parameters, and the names that the user must not set and that were left out.
 func (s Settings) Merge() (merged Parameters, refused []string) {
@@ -77,14 +88,25 @@ func (s Settings) Merge() (merged Parameters, refused []string) {
 		merged[name] = value
 	}
 	maps.Copy(merged, owned)
+	if s.ArchiveCommand != "" {
+		merged["archive_mode"], merged["archive_command"] = "on", s.ArchiveCommand
+		if _, set := merged["archive_timeout"]; !set {
+			merged["archive_timeout"] = "5min"
+		}
+	}
 	if s.ReadOnly {
 		merged["default_transaction_read_only"] = "on"
+	}
+	if s.Still { // also for sessions that pg_hba.conf has let in before
+		merged["default_transaction_read_only"], merged["autovacuum"] = "on", "off"
 	}
 	if s.Promoting {
 		merged["max_standby_streaming_delay"], merged["max_standby_archive_delay"] = "0", "0"
 	}
 	for name, least := range floors {
-		raise(merged, name, least)
+		if s.Major >= since[name] {
+			raise(merged, name, least)
+		}
 	}
 	for name, least := range s.Minimums {
 		raise(merged, name, least)
@@ -147,7 +169,7 @@ func (s Settings) owned() Parameters {
 const LogName = "postgres"
 
 // since has the major in which a parameter appeared, if that is one of those we run.
-var since = map[string]int{"allow_alter_system": 17}
+var since = map[string]int{"allow_alter_system": 17, "max_active_replication_origins": 18}
 
 func (p Parameters) forMajor(major int) Parameters {
 	for name, first := range since {

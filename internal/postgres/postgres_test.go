@@ -110,10 +110,10 @@ func TestParseControl(t *testing.T) {
 func TestParseControl_real(t *testing.T) {
 	t.Parallel()
 	for major, want := range map[string]Control{
-		"15": {SystemIdentifier: "7713734891461808142", Position: Position{1, 0x1752CA0}},
-		"16": {SystemIdentifier: "7713734891087028239", Position: Position{1, 0x1721290}},
-		"17": {SystemIdentifier: "7713733961711869977", Position: Position{1, 0x1749AE0}},
-		"18": {SystemIdentifier: "7713734890383482895", Position: Position{1, 0x1766068}},
+		"15": {SystemIdentifier: "7713734891461808142", Position: Position{1, 0x1752CA0}, NextXID: 724},
+		"16": {SystemIdentifier: "7713734891087028239", Position: Position{1, 0x1721290}, NextXID: 730},
+		"17": {SystemIdentifier: "7713733961711869977", Position: Position{1, 0x1749AE0}, NextXID: 738},
+		"18": {SystemIdentifier: "7713734890383482895", Position: Position{1, 0x1766068}, NextXID: 752},
 	} {
 		content, err := os.ReadFile("testdata/pg_control." + major)
 		require.NoError(t, err)
@@ -153,6 +153,11 @@ func TestSettings_Merge(t *testing.T) {
 	assert.Equal(t, "300", merged["max_connections"], "a standby has at least what its primary had")
 	assert.Equal(t, "20", merged["max_wal_senders"])
 	assert.Equal(t, "off", merged["allow_alter_system"])
+	assert.Equal(t, "16", merged["max_logical_replication_workers"])
+	assert.NotContains(t, merged, "max_active_replication_origins", "it came with 18")
+	settings.Major = 18
+	merged, _ = settings.Merge()
+	assert.Equal(t, "32", merged["max_active_replication_origins"])
 	assert.Equal(t, merged.String(), merged.String())
 }
 
@@ -182,7 +187,7 @@ func TestIsParameterName(t *testing.T) {
 
 func TestHBA(t *testing.T) {
 	t.Parallel()
-	text := HBA("repl", []string{" hostssl app app 10.0.0.0/8 md5 "})
+	text := HBA{ReplicationUser: "repl", Lines: []string{" hostssl app app 10.0.0.0/8 md5 "}}.String()
 	lines := strings.Split(strings.TrimSpace(text), "\n")[1:]
 	assert.Equal(t, "local    all          postgres  peer map=pgsteward", lines[0])
 	assert.Equal(t, "host     all          repl  all  reject", lines[5])
@@ -190,6 +195,26 @@ func TestHBA(t *testing.T) {
 	assert.Equal(t, "hostssl  all          all       all  scram-sha-256", lines[7])
 	assert.Len(t, lines, 8)
 	assert.Contains(t, Ident("postgres", "root"), "pgsteward  \"root\"  postgres\n")
+}
+
+func TestHBA_closed(t *testing.T) {
+	t.Parallel()
+	text := HBA{ReplicationUser: "repl", UpgradeUser: "up", Closed: true, Lines: []string{"host all all all trust"}}.String()
+	lines := strings.Split(strings.TrimSpace(text), "\n")[1:]
+	assert.Equal(t, []string{
+		"local    all          postgres  peer map=pgsteward",
+		"hostssl  replication  repl  all  cert",
+		"hostssl  all          repl  all  cert",
+		"host     replication  repl  all  reject",
+		"host     all          repl  all  reject",
+		"hostssl  all          up  all  cert map=pgsteward_upgrade",
+		"host     all          up  all  reject",
+		"local    all          all       reject",
+		"host     all          all       all  reject",
+		"host     replication  all       all  reject",
+	}, lines)
+	assert.Equal(t, "pgsteward_upgrade  \"repl\"  up\n", UpgradeIdent("repl", "up"))
+	assert.Empty(t, UpgradeIdent("repl", ""))
 }
 
 func TestCheckHBA(t *testing.T) {

@@ -26,9 +26,26 @@ func Events(in Input, s v1.PostgresClusterStatus) []Event {
 	var events []Event
 	events = append(events, conditionEvents(in.Previous, s)...)
 	events = append(events, switchoverEvents(in.Previous.Switchover, s.Switchover)...)
+	events = append(events, upgradeEvents(in.Previous.Upgrade, s.Upgrade)...)
 	events = append(events, primaryEvents(in.Previous, s)...)
 	events = append(events, instanceEvents(in.Previous, s)...)
-	return append(events, volumeEvents(in)...)
+	events = append(events, volumeEvents(in)...)
+	for n := range events {
+		events[n].Message = bounded(events[n].Message)
+	}
+	return events
+}
+
+// maxEventMessage is how many bytes the API server takes of an event's message; it refuses the whole event otherwise.
+const maxEventMessage = 1024
+
+// bounded is the text, cut if it is too long; the status has all of it.
+func bounded(text string) string {
+	const end = " …"
+	if len(text) <= maxEventMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxEventMessage-len(end)], "") + end
 }
 
 // conditionEvents are for what became wrong, became ready or is being done.
@@ -41,7 +58,7 @@ func conditionEvents(previous, s v1.PostgresClusterStatus) []Event {
 	}
 	progressing := apimeta.FindStatusCondition(s.Conditions, v1.ConditionProgressing)
 	if before := apimeta.FindStatusCondition(previous.Conditions, v1.ConditionProgressing); progressing.Status == metav1.ConditionTrue && isStep(progressing.Reason) &&
-		(before == nil || before.Reason != progressing.Reason || (before.Message != progressing.Message && progressing.Reason != v1.ReasonDeleting)) {
+		(before == nil || before.Reason != progressing.Reason || (before.Message != progressing.Message && progressing.Reason != v1.ReasonDeleting && progressing.Reason != v1.ReasonFinalBackup)) {
 		events = append(events, Event{Reason: progressing.Reason, Action: "Reconcile", Message: progressing.Message})
 	}
 	ready := apimeta.FindStatusCondition(s.Conditions, v1.ConditionReady)
@@ -54,7 +71,7 @@ func conditionEvents(previous, s v1.PostgresClusterStatus) []Event {
 // isStep says whether the reason is of something done, not of something waited for.
 func isStep(reason string) bool {
 	switch reason {
-	case v1.ReasonSuspended, v1.ReasonCreatingInstances, v1.ReasonRemovingInstance, v1.ReasonRestartingInstance, v1.ReasonReplacingVolume, v1.ReasonDeleting,
+	case v1.ReasonSuspended, v1.ReasonCreatingInstances, v1.ReasonRemovingInstance, v1.ReasonRestartingInstance, v1.ReasonReplacingVolume, v1.ReasonDeleting, v1.ReasonFinalBackup,
 		v1.ReasonSwitchingOver, v1.ReasonUpdatingInstances, v1.ReasonReplacingInstance:
 		return true
 	}
@@ -74,6 +91,43 @@ func switchoverEvents(previous, s *v1.SwitchoverStatus) []Event {
 	default:
 		return nil
 	}
+}
+
+// upgradeEvents say how far a major upgrade is, once for each phase, and what failed.
+func upgradeEvents(previous, s *v1.UpgradeStatus) []Event {
+	if s == nil {
+		return nil
+	}
+	if previous == nil {
+		previous = &v1.UpgradeStatus{}
+	}
+	var events []Event
+	if s.LastFailure != "" && s.LastFailure != previous.LastFailure {
+		events = append(events, Event{Warning: true, Reason: v1.ReasonUpgradeRetrying, Action: "Upgrade", Message: s.LastFailure})
+	}
+	if s.Phase == previous.Phase && s.From == previous.From && s.To == previous.To {
+		return events
+	}
+	e := Event{Reason: v1.ReasonUpgrading, Action: "Upgrade", Message: string(s.Phase) + ": " + s.Message}
+	switch s.Phase {
+	case v1.UpgradeFailed:
+		e.Warning, e.Reason = true, v1.ReasonUpgradeFailed
+	case v1.UpgradeObserve:
+		e.Reason = v1.ReasonUpgradeSwitchedOver
+		if s.LastWritePause != "" {
+			e.Message += "; writes paused for " + s.LastWritePause
+		}
+	case v1.UpgradeRolledBack:
+		e.Reason = v1.ReasonUpgradeReverted
+		if s.SwitchedOverAt != nil {
+			e.Reason = v1.ReasonUpgradeRolledBack
+		}
+	case v1.UpgradeDone:
+		e.Reason = v1.ReasonUpgraded
+	case v1.UpgradePreflight, v1.UpgradePrepareSource, v1.UpgradeSeedStandby, v1.UpgradeCatchUp, v1.UpgradeRollStandbys,
+		v1.UpgradeAwaitSwitchover, v1.UpgradeSwitchingOver, v1.UpgradeRollback, v1.UpgradeRetire, v1.UpgradeRevert:
+	}
+	return append(events, e)
 }
 
 func primaryEvents(previous, s v1.PostgresClusterStatus) []Event {

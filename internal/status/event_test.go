@@ -1,10 +1,14 @@
 package status_test
 
 import (
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/facts"
@@ -152,4 +156,18 @@ func TestEventsOfASwitchover(t *testing.T) {
 
 	assert.Contains(t, d.pass(going(over()).Wish("prod-db-7")), "!SwitchoverRefused: No switchover from prod-db-2 to prod-db-7: there is no such instance")
 	assert.Equal(t, v1.SwitchoverRefused, d.status.Switchover.Phase)
+}
+
+// TestLongEvents: what failed in many words is told, cut to what the API server takes.
+func TestLongEvents(t *testing.T) {
+	t.Parallel()
+	s := v1.PostgresClusterStatus{Upgrade: &v1.UpgradeStatus{Phase: v1.UpgradeRevert, LastFailure: strings.Repeat("wörd ", 400)}}
+	s.Conditions = []metav1.Condition{{Type: v1.ConditionReady}, {Type: v1.ConditionProgressing}, {Type: v1.ConditionDegraded}}
+	events := status.Events(status.Input{}, s)
+	require.NotEmpty(t, events)
+	for _, event := range events {
+		assert.LessOrEqual(t, len(event.Message), 1024)
+		assert.True(t, utf8.ValidString(event.Message))
+	}
+	assert.True(t, strings.HasSuffix(events[0].Message, " …"), events[0].Message)
 }

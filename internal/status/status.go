@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/plan"
@@ -47,7 +48,11 @@ func Compute(in Input) v1.PostgresClusterStatus {
 		Selector:           selector(f.Name),
 		Timeline:           in.Previous.Timeline,
 		Switchover:         in.Previous.Switchover,
+		Upgrade:            in.Previous.Upgrade,
 		Conditions:         slices.Clone(in.Previous.Conditions),
+	}
+	if in.Decision.UpgradeStatus != nil {
+		s.Upgrade = in.Decision.UpgradeStatus
 	}
 	if in.Decision.Switchover != nil {
 		s.Switchover = in.Decision.Switchover
@@ -57,22 +62,32 @@ func Compute(in Input) v1.PostgresClusterStatus {
 	}
 	for _, i := range f.Instances {
 		instance := instanceStatus(i, in.Previous)
+		instance.Ready = instance.Ready || f.ReadyAside(i)
 		s.Instances = append(s.Instances, instance)
 		if instance.Ready {
 			s.ReadyReplicas++
 		}
 		switch {
 		case i.Name == f.Holder:
-			s.Version = cmp.Or(instance.Version, s.Version)
+			s.Version = cmp.Or(serving(i, instance.Version), s.Version)
 			s.Timeline = max(instance.Timeline, s.Timeline)
 		case instance.Role == v1.RoleStandby:
 			s.ReplicaHosts = append(s.ReplicaHosts, naming.InstanceHost(f.Name, f.Namespace, i.Name))
 		}
 	}
 	confirming(f, s.Instances)
+	backups(in, &s)
 	conditions(in, &s)
 	s.Phase = phase(in, &s)
 	return s
+}
+
+// serving is the server's version, if it runs: an image of a wrong major says nothing about the cluster.
+func serving(i facts.Instance, version string) string {
+	if report, known := i.Report.Get(); known && report.State == agentapi.StateFailed {
+		return ""
+	}
+	return version
 }
 
 // confirming marks the standbys that can confirm commits, as the primary sees them.
@@ -90,7 +105,11 @@ func confirming(f *facts.Cluster, instances []v1.InstanceStatus) {
 // conditions sets Ready, Progressing, Degraded and Paused.
 func conditions(in Input, s *v1.PostgresClusterStatus) {
 	found := problems(in)
-	for _, c := range []metav1.Condition{ready(in, found), progressing(in), degraded(found), paused(in)} {
+	all := []metav1.Condition{ready(in, found), progressing(in), degraded(found), paused(in)}
+	if in.Decision.Preflight != nil {
+		all = append(all, *in.Decision.Preflight)
+	}
+	for _, c := range all {
 		c.ObservedGeneration = in.Facts.Generation
 		c.LastTransitionTime = metav1.NewTime(in.Facts.Now)
 		apimeta.SetStatusCondition(&s.Conditions, c)
@@ -102,6 +121,8 @@ func ready(in Input, found []facts.Problem) metav1.Condition {
 	d := &in.Decision
 	c := metav1.Condition{Type: v1.ConditionReady, Status: metav1.ConditionFalse, Reason: d.Reason, Message: d.Message}
 	switch {
+	case len(in.Problems) == 0 && d.Rule != "done" && upgrades(in) && in.Facts.Serves() && len(found) == 0:
+		c.Status, c.Reason = metav1.ConditionTrue, v1.ReasonReady // it serves all the time
 	case len(in.Problems) == 0 && (d.Rule == "done" || d.Frozen && in.Facts.Serves()):
 		c.Status, c.Reason = metav1.ConditionTrue, v1.ReasonReady
 		c.Message = strings.Join(append([]string{c.Message}, in.Facts.Notes...), "; ")
@@ -109,6 +130,11 @@ func ready(in Input, found []facts.Problem) metav1.Condition {
 		c.Reason, c.Message = found[0].Reason, joinMessages(found)
 	}
 	return c
+}
+
+// upgrades says whether the decision is about a major upgrade.
+func upgrades(in Input) bool {
+	return in.Decision.Rule == "upgrade" || in.Decision.Rule == "upgrade-waits"
 }
 
 // progressing is true while something is changed or waited for: that is, as long as the pass wants to look again.
@@ -151,6 +177,8 @@ func phase(in Input, s *v1.PostgresClusterStatus) v1.Phase {
 		return v1.PhaseDeleting
 	case in.Decision.Stopped:
 		return v1.PhaseSuspended
+	case serves && in.Decision.Rule == "upgrade":
+		return v1.PhaseUpgrading
 	case ready.Status == metav1.ConditionTrue:
 		return v1.PhaseRunning
 	case !serves && apimeta.IsStatusConditionTrue(s.Conditions, v1.ConditionDegraded):
@@ -168,7 +196,7 @@ func phase(in Input, s *v1.PostgresClusterStatus) v1.Phase {
 func problems(in Input) []facts.Problem {
 	f := &in.Facts
 	all := slices.Concat(in.Problems, f.Problems)
-	if in.Decision.Reason == v1.ReasonDeletionBlocked || in.Decision.AccessOnly {
+	if in.Decision.AccessOnly || in.Decision.Reason == v1.ReasonDeletionBlocked || in.Decision.Reason == v1.ReasonFinalBackupFailed {
 		all = append(all, facts.Problem{Reason: in.Decision.Reason, Message: in.Decision.Message})
 	}
 	if !f.Deleting {
@@ -179,6 +207,7 @@ func problems(in Input) []facts.Problem {
 			all = append(all, facts.Problem{Reason: r.Reason, Message: r.Why})
 		}
 	}
+	all = append(all, backupProblems(f)...)
 	var reasons []string
 	first, others := map[string]facts.Problem{}, map[string][]string{}
 	for _, i := range f.Instances {

@@ -13,6 +13,7 @@
 //   - parameters: no parameter is one that pgsteward sets itself; a name that looks misspelt is a warning
 //   - memory: what PostgreSQL reserves when it starts fits into the memory limit
 //   - availability: fewer synchronous standbys than instances; the lease's timings are in the right relation
+//   - backup: the schedule fires some day, in a time zone that exists; what a recovery begins with can be reached
 //   - annotations: a switchover, a fence and a forced failover name instances that there are
 //
 // What is not known gives no objection. An update is judged only by what it changes, so that a cluster whose surroundings have

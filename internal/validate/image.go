@@ -27,6 +27,10 @@ func image(q question) Verdict {
 	if name == "" || q.before != nil && q.before.Spec.Image == name && q.before.Spec.Version == q.after.Spec.Version {
 		return Verdict{}
 	}
+	if q.before != nil && q.before.Spec.Version != q.after.Spec.Version && q.before.Spec.Image == name {
+		return refuse(field.Invalid(imagePath, name, fmt.Sprintf(
+			"is the image of PostgreSQL %s; change it together with spec.version, to an image of PostgreSQL %s, or remove it", q.before.Spec.Version, q.after.Spec.Version)))
+	}
 	if message := badImage(name); message != "" {
 		return refuse(field.Invalid(imagePath, name, message))
 	}

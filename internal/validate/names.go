@@ -22,6 +22,9 @@ func Names(c *v1.PostgresCluster) []facts.Object {
 		{Kind: "Service", Name: naming.ServiceRW(n)}, {Kind: "Service", Name: naming.ServiceRO(n)}, {Kind: "Service", Name: naming.ServiceR(n)}, {Kind: "Service", Name: naming.ServiceInstances(n)},
 		{Kind: "PodDisruptionBudget", Name: naming.DisruptionBudget(n)},
 	}
+	if c.Spec.Backup != nil {
+		all = append(all, backupNames(c)...)
+	}
 	for ordinal := 1; ordinal <= replicas(c); ordinal++ {
 		instance := naming.Instance(n, ordinal)
 		all = append(all, facts.Object{Kind: "StatefulSet", Name: instance}, facts.Object{Kind: "PersistentVolumeClaim", Name: naming.DataVolume(instance)})

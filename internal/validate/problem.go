@@ -25,6 +25,9 @@ func Problems(c *v1.PostgresCluster, f Facts) []facts.Problem {
 	add(v1.ReasonInvalidSpec, limitPath.String(), tooLittleMemory(c))
 	add(v1.ReasonInvalidSpec, numberPath.String(), tooManySynchronous(c))
 	add(v1.ReasonInvalidSpec, deadlinePath.String(), badTimings(c))
+	for _, e := range backupErrors(c) {
+		add(v1.ReasonInvalidSpec, e.Field, e.ErrorBody())
+	}
 	if len(c.Status.Instances) > 0 { // a new cluster's are not known yet
 		if names := c.Annotations[naming.AnnotationFenced]; names != "" {
 			add(v1.ReasonInvalidAnnotation, annotationsPath.Key(naming.AnnotationFenced).String(), unknownInstances(c, names))

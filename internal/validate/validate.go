@@ -52,6 +52,7 @@ var rules = []rule{
 	{"parameters", parameters},
 	{"memory", memory},
 	{"availability", availability},
+	{"backup", backups},
 	{"annotations", annotations},
 }
 

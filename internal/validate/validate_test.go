@@ -271,7 +271,7 @@ func TestDocumentation(t *testing.T) {
 	for _, r := range rules {
 		inOrder = append(inOrder, r.name)
 	}
-	require.Equal(t, []string{"version", "storage-class", "storage-growth", "image", "volumes", "names", "parameters", "memory", "availability", "annotations"}, inOrder)
+	require.Equal(t, []string{"version", "storage-class", "storage-growth", "image", "volumes", "names", "parameters", "memory", "availability", "backup", "annotations"}, inOrder)
 }
 
 // TestNeverPanics: whatever the spec and however little is known. What was not changed is never refused.

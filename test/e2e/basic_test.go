@@ -82,7 +82,7 @@ func basicStatus(t *testing.T, c cluster) {
 func basicColumns(t *testing.T, c cluster) {
 	lines := strings.Split(strings.TrimSpace(mustKubectl(t, "-n", c.namespace, "get", "pgc")), "\n")
 	require.Len(t, lines, 2)
-	require.Equal(t, []string{"NAME", "VERSION", "REPLICAS", "READY", "PHASE", "PRIMARY", "REASON", "AGE"}, strings.Fields(lines[0]))
+	require.Equal(t, []string{"NAME", "VERSION", "REPLICAS", "READY", "PHASE", "UPGRADE", "PRIMARY", "REASON", "AGE"}, strings.Fields(lines[0]))
 	require.Equal(t, []string{"prod-db", "16", "3", "3", "Running", "prod-db-1", "ClusterReady"}, strings.Fields(lines[1])[:7])
 }
 

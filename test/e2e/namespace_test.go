@@ -31,7 +31,7 @@ func newNamespace(t *testing.T) string {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "e2e-" + strings.ToLower(strings.Trim(strings.TrimPrefix(strings.SplitN(t.Name(), "/", 2)[0], "Test"), "_")) + "-",
 		Labels: map[string]string{
-			labelSuite:                           "true",
+			labelSuite:                           thisRun(),
 			"pod-security.kubernetes.io/enforce": "restricted",
 			"pod-security.kubernetes.io/warn":    "restricted",
 		},

@@ -177,11 +177,15 @@ func (f *Files) Apply(settings postgres.Settings) (changed bool, err error) {
 	f.load()
 	settings.User = f.inForce.Parameters
 	parameters, _ := settings.Merge()
+	hba := postgres.HBA{ReplicationUser: naming.ReplicationUser, Closed: settings.Closed, Lines: f.inForce.HBA}
+	if settings.Upgrade {
+		hba.UpgradeUser = naming.UpgradeUser
+	}
 	for name, content := range map[string]string{
 		"postgresql.conf":      parameters.String(),
 		"postgresql.auto.conf": "# Emptied by pgsteward when the server starts. Use spec.postgresql.parameters.\n",
-		"pg_hba.conf":          postgres.HBA(naming.ReplicationUser, f.inForce.HBA),
-		"pg_ident.conf":        postgres.Ident(naming.Superuser, f.users...),
+		"pg_hba.conf":          hba.String(),
+		"pg_ident.conf":        postgres.Ident(naming.Superuser, f.users...) + postgres.UpgradeIdent(naming.ReplicationUser, hba.UpgradeUser),
 	} {
 		path := filepath.Join(f.volume.Dir(), name)
 		if f.written[path] == content {

@@ -110,6 +110,56 @@ func TestVolume_RemoveLeftovers(t *testing.T) {
 }
 
 // program is a stand-in for one of PostgreSQL's.
+// TestVolume_WaitingWAL: what the archiver has not come to yet counts, and nothing else.
+func TestVolume_WaitingWAL(t *testing.T) {
+	t.Parallel()
+	v := newVolume(t)
+	wal := filepath.Join(v.Dir(), "pg_wal")
+	require.NoError(t, os.MkdirAll(filepath.Join(wal, "archive_status"), 0o700))
+	for name, size := range map[string]int{"000000010000000000000001": 1000, "000000010000000000000002": 200, "000000010000000000000003": 30, "00000002.history": 4} {
+		require.NoError(t, os.WriteFile(filepath.Join(wal, name), make([]byte, size), 0o600))
+	}
+	for _, name := range []string{"000000010000000000000001.done", "000000010000000000000002.ready", "000000010000000000000009.ready", "00000002.history.ready"} {
+		require.NoError(t, os.WriteFile(filepath.Join(wal, "archive_status", name), nil, 0o600))
+	}
+	waiting, err := v.WaitingWAL()
+	require.NoError(t, err)
+	require.Equal(t, int64(204), waiting)
+}
+
+// TestVolume_ArchiveAgain: what a standby marked as done is archived, and so are histories of timelines that were skipped: without them a
+// recovery would not find the timelines that come after.
+func TestVolume_ArchiveAgain(t *testing.T) {
+	t.Parallel()
+	v := newVolume(t)
+	wal := filepath.Join(v.Dir(), "pg_wal")
+	status := filepath.Join(wal, "archive_status")
+	require.NoError(t, os.MkdirAll(status, 0o700))
+	for _, name := range []string{"000000020000000000000002", "000000020000000000000003", "00000002.history"} {
+		require.NoError(t, os.WriteFile(filepath.Join(wal, name), nil, 0o600))
+	}
+	for _, name := range []string{"000000020000000000000001.done", "000000020000000000000002.done", "00000002.history.done"} {
+		require.NoError(t, os.WriteFile(filepath.Join(status, name), nil, 0o600))
+	}
+	require.NoError(t, v.ReserveTimelines(2, 4))
+	marks := func() []string {
+		entries, err := os.ReadDir(status)
+		require.NoError(t, err)
+		var names []string
+		for _, entry := range entries {
+			names = append(names, entry.Name())
+		}
+		return names
+	}
+	want := []string{"000000020000000000000001.done", "000000020000000000000002.ready", "00000002.history.ready", "00000003.history.ready"}
+	for _, count := range []int{3, 0} {
+		marked, err := v.ArchiveAgain()
+		require.NoError(t, err)
+		require.Equal(t, count, marked)
+		require.ElementsMatch(t, want, marks())
+	}
+}
+
 func program(t *testing.T, body string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")

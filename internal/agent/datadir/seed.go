@@ -2,6 +2,7 @@ package datadir
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,6 +42,16 @@ func (s *Seeder) Clone(ctx context.Context, conninfo, slot string) error {
 		}
 		return s.Volume.WriteFile(filepath.Join(target, standbySignal), nil)
 	})
+}
+
+// Make makes a data directory by other means than InitDB and Clone: create makes it at the path that it is given.
+func (s *Seeder) Make(ctx context.Context, create func(target string) error) error {
+	return s.seed(ctx, create)
+}
+
+// Run runs a program; its error has the end of what the program said.
+func (s *Seeder) Run(ctx context.Context, program string, args ...string) error {
+	return s.run(ctx, program, args...)
 }
 
 // seed makes a data directory under another name and renames it when it is complete.
@@ -138,6 +149,42 @@ func (v *Volume) RemoveLeftovers() error {
 		if err := os.RemoveAll(path); err != nil {
 			return fmt.Errorf("removing %s: %w", path, err)
 		}
+	}
+	return nil
+}
+
+// finished is the file, in a directory Volume.Seeding, that says that it was made to the end.
+const finished = "pgsteward.finished"
+
+// Begin makes the directory Volume.Seeding anew. It stays there until it is adopted.
+func (v *Volume) Begin(create func(target string) error) error {
+	if err := errors.Join(v.Prepare(), os.RemoveAll(v.seeding())); err != nil {
+		return fmt.Errorf("removing an unfinished data directory: %w", err)
+	}
+	if err := create(v.seeding()); err != nil {
+		return err
+	}
+	return v.WriteFile(filepath.Join(v.seeding(), finished), nil)
+}
+
+// IsFinished says whether Begin has come to its end.
+func (v *Volume) IsFinished() bool {
+	_, err := os.Stat(filepath.Join(v.seeding(), finished))
+	return err == nil
+}
+
+// Adopt puts the directory Volume.Seeding in the data directory's place, once it is complete and on disk.
+func (s *Seeder) Adopt() error { return s.replace(s.Volume.seeding()) }
+
+// Remove removes the data directory and whatever is left of attempts to make one.
+func (v *Volume) Remove() error {
+	for _, path := range []string{v.Dir(), v.seeding(), v.old(), v.rewinding()} {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("removing %s: %w", path, err)
+		}
+	}
+	if err := syncDirectory(v.root()); err != nil && !os.IsNotExist(err) {
+		return err
 	}
 	return nil
 }

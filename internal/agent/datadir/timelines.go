@@ -88,6 +88,12 @@ func (v *Volume) ReserveTimelines(own, number int64) error {
 	return nil
 }
 
+// IsReserved says whether the content of a history file is that of a reserved timeline.
+func IsReserved(content []byte) bool {
+	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+	return strings.HasSuffix(lines[len(lines)-1], "\t"+reservedReason)
+}
+
 // DropReserved removes reserved timelines that are newer than any real one: a promotion that was meant to skip them did not come,
 // and a standby that is started would take the newest for the one to follow.
 func (v *Volume) DropReserved() error {
@@ -100,8 +106,7 @@ func (v *Volume) DropReserved() error {
 		if err != nil {
 			return fmt.Errorf("reading the history of timeline %d: %w", newest, err)
 		}
-		lines := strings.Split(strings.TrimSpace(string(content)), "\n")
-		if !strings.HasSuffix(lines[len(lines)-1], "\t"+reservedReason) {
+		if !IsReserved(content) {
 			return nil
 		}
 		if err := os.Remove(v.historyPath(newest)); err != nil {

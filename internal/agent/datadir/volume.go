@@ -39,6 +39,9 @@ func NewVolume(path string, major int, chown func(string) error) *Volume {
 // Dir is the data directory.
 func (v *Volume) Dir() string { return filepath.Join(v.root(), strconv.Itoa(v.major)) }
 
+// Seeding is the path under which the data directory is made.
+func (v *Volume) Seeding() string { return v.seeding() }
+
 // AgentDir has the agent's own files.
 func (v *Volume) AgentDir() string { return filepath.Join(v.path, "pgsteward") }
 

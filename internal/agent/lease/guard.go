@@ -13,7 +13,7 @@ import (
 const guardInterval = 50 * time.Millisecond
 
 // Guard stops a server that may write when the Lease is not renewed in time or is seen in other hands. It depends on nothing
-// but the keeper and the server.
+// but the keeper and the server. A detached server writes without the Lease by order, where no client can reach it.
 func Guard(ctx context.Context, keeper *Keeper, server *supervise.Server, log *slog.Logger) {
 	ticker := time.NewTicker(guardInterval)
 	defer ticker.Stop()
@@ -24,7 +24,7 @@ func Guard(ctx context.Context, keeper *Keeper, server *supervise.Server, log *s
 		case <-ticker.C:
 		}
 		now := server.Snapshot()
-		if !now.Running || !now.Writable {
+		if !now.Running || !now.Writable || now.Detached {
 			continue
 		}
 		mode := stopMode(keeper.View(), keeper.Timings())

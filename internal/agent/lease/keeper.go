@@ -162,6 +162,9 @@ func (k *Keeper) Publish(publication Publication) {
 	if publication.SystemIdentifier == "" {
 		publication.SystemIdentifier = before.SystemIdentifier
 	}
+	if publication.LiveVersion == "" {
+		publication.LiveVersion = before.LiveVersion
+	}
 	k.publication = publication
 	k.mu.Unlock()
 	before.Position = publication.Position

@@ -21,6 +21,8 @@ type Record struct {
 	HolderPod string
 	// SystemIdentifier is that of the PostgreSQL system; empty if none was ever made.
 	SystemIdentifier string
+	// LiveVersion is the major of the live generation; empty: nobody has said.
+	LiveVersion string
 	// Members are the names of all members that the holder knows.
 	Members []string
 	// Position is how far the holder had written at its last renewal; zero if it did not say.
@@ -44,6 +46,7 @@ func recordOf(lease *coordinationv1.Lease) Record {
 		Holder:           ptr.Deref(lease.Spec.HolderIdentity, ""),
 		HolderPod:        annotations[naming.AnnotationHolderPod],
 		SystemIdentifier: annotations[naming.AnnotationSystemIdentifier],
+		LiveVersion:      annotations[naming.AnnotationVersion],
 		Position:         parsePosition(annotations[naming.AnnotationPosition]),
 		Sync:             annotations[naming.AnnotationSync],
 		SyncMode:         annotations[naming.AnnotationSyncMode],
@@ -61,11 +64,31 @@ func recordOf(lease *coordinationv1.Lease) Record {
 // Publication is what the holder says in the Lease beside that it is the holder.
 type Publication struct {
 	SystemIdentifier string
+	LiveVersion      string
 	Members          []string
 	Position         postgres.Position
 	TimelineStart    postgres.LSN
 	// Sync is nil to leave it as it is in the Lease.
 	Sync *Sync
+}
+
+// Generation is one that becomes the live one in a hand-over.
+type Generation struct {
+	Version, SystemIdentifier string
+	Members                   []string
+}
+
+// putIn writes what the next holder needs, and removes what was about the last generation.
+func (g Generation) putIn(annotations map[string]string) {
+	for _, name := range []string{
+		naming.AnnotationPosition, naming.AnnotationTimelineStart, naming.AnnotationTimeline, naming.AnnotationSync, naming.AnnotationSyncMode,
+		naming.AnnotationEnd,
+	} {
+		delete(annotations, name)
+	}
+	annotations[naming.AnnotationVersion] = g.Version
+	annotations[naming.AnnotationSystemIdentifier] = g.SystemIdentifier
+	annotations[naming.AnnotationMembers] = strings.Join(g.Members, ",")
 }
 
 // Sync is a set of synchronous standbys, such as "ANY 1 (prod-db-2,prod-db-3)", and the mode.
@@ -82,6 +105,9 @@ func (p Publication) putIn(annotations map[string]string) {
 	}
 	if p.SystemIdentifier != "" {
 		put(naming.AnnotationSystemIdentifier, p.SystemIdentifier)
+	}
+	if p.LiveVersion != "" {
+		put(naming.AnnotationVersion, p.LiveVersion)
 	}
 	if len(p.Members) > 0 {
 		put(naming.AnnotationMembers, strings.Join(p.Members, ","))

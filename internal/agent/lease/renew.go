@@ -13,9 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/pgsteward/pgsteward/internal/election"
 	"github.com/pgsteward/pgsteward/internal/naming"
-	"github.com/pgsteward/pgsteward/internal/postgres"
 )
 
 var (
@@ -195,7 +193,7 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 		lease.Annotations = map[string]string{}
 	}
 	if record.Holder == "" && k.holding { // it was made anew
-		for _, name := range []string{naming.AnnotationSync, naming.AnnotationSyncMode, naming.AnnotationTimeline, naming.AnnotationTimelineStart} {
+		for _, name := range []string{naming.AnnotationVersion, naming.AnnotationSync, naming.AnnotationSyncMode, naming.AnnotationTimeline, naming.AnnotationTimelineStart} {
 			if value, ok := k.kept[name]; ok {
 				lease.Annotations[name] = value
 			}
@@ -211,37 +209,6 @@ func (k *Keeper) desired(seen *coordinationv1.Lease) (*coordinationv1.Lease, err
 		lease.Annotations[naming.AnnotationSync], lease.Annotations[naming.AnnotationSyncMode] = claim.Sync.Set, claim.Sync.Mode
 	}
 	return lease, nil
-}
-
-// HandOver makes the target the holder, in one update. To be called when PostgreSQL has stopped, at that position; clean says that
-// it was shut down properly, so that nothing comes after. If it was not, PostgreSQL's files show less than was written, and what was
-// published before may be more: that stays, since it says what whoever takes over must not lack. The agent must not be the holder any
-// more from now on, whatever comes of it: only what is then read from the API server says who is.
-func (k *Keeper) HandOver(ctx context.Context, target string, end postgres.Position, clean bool) error {
-	k.Hold(false)
-	k.writing.Lock()
-	defer k.writing.Unlock()
-	k.mu.Lock()
-	k.lose()
-	k.mu.Unlock()
-	err := k.change(ctx, func(lease *coordinationv1.Lease) {
-		now := metav1.NewMicroTime(time.Now())
-		lease.Spec.HolderIdentity = ptr.To(target)
-		lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
-		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
-		delete(lease.Annotations, naming.AnnotationHolderPod)
-		if clean || end.Compare(recordOf(lease).Position) > 0 {
-			lease.Annotations[naming.AnnotationPosition] = formatPosition(end)
-		}
-		delete(lease.Annotations, naming.AnnotationEnd)
-		if clean {
-			lease.Annotations[naming.AnnotationEnd] = formatEnd(election.End{By: k.self, Position: end}, &now)
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("handing the lease to %s: %w", target, err)
-	}
-	return nil
 }
 
 // Stopped writes to the Lease that this Pod writes no more, though its instance remains the holder: the instance's next Pod

@@ -20,7 +20,7 @@ const timeout = 3 * time.Second
 
 // Labeler labels Pods.
 type Labeler interface {
-	// Label puts the role on the Pod. The UID, if not empty, must be the Pod's.
+	// Label puts the role on the Pod; empty: takes it off. The UID, if not empty, must be the Pod's.
 	Label(ctx context.Context, pod, uid, role string) error
 }
 
@@ -40,7 +40,10 @@ func NewKubernetes(config *rest.Config, namespace string) (*Kubernetes, error) {
 func (k *Kubernetes) Label(ctx context.Context, pod, uid, role string) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	metadata := map[string]any{"name": pod, "labels": map[string]string{naming.LabelRole: role}}
+	metadata := map[string]any{"name": pod}
+	if role != "" {
+		metadata["labels"] = map[string]string{naming.LabelRole: role}
+	}
 	if uid != "" {
 		metadata["uid"] = uid
 	}

@@ -99,12 +99,40 @@ type API struct {
 	Switchover func(agentapi.SwitchoverRequest) error
 	HandOver   func(agentapi.HandOverRequest) error
 	Restart    func(agentapi.RestartRequest) error
+	// UpgradeSwitchover begins to move the writes to the other generation.
+	UpgradeSwitchover func(agentapi.UpgradeSwitchoverRequest) error
+	// UpgradeExpect is told that the writes are about to come.
+	UpgradeExpect func(agentapi.UpgradeExpectRequest) error
+	// Backup begins a backup, CancelBackup ends one.
+	Backup       func(agentapi.BackupRequest) error
+	CancelBackup func(agentapi.BackupRequest) error
+	// RemoveBackup begins to remove a backup.
+	RemoveBackup func(agentapi.RemovalRequest) error
 }
 
 // Handler answers requests.
 func (a *API) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+agentapi.PathStatus, a.status)
+	for path, do := range map[string]func(agentapi.BackupRequest) error{agentapi.PathBackup: a.Backup, agentapi.PathBackupCancel: a.CancelBackup} {
+		if do == nil {
+			continue
+		}
+		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+			var request agentapi.BackupRequest
+			if read(w, r, &request) {
+				accept(w, do(request))
+			}
+		})
+	}
+	if a.RemoveBackup != nil {
+		mux.HandleFunc("POST "+agentapi.PathBackupRemove, func(w http.ResponseWriter, r *http.Request) {
+			var request agentapi.RemovalRequest
+			if read(w, r, &request) {
+				accept(w, a.RemoveBackup(request))
+			}
+		})
+	}
 	mux.HandleFunc("POST "+agentapi.PathPromise, func(w http.ResponseWriter, r *http.Request) {
 		var request agentapi.PromiseRequest
 		if read(w, r, &request) {
@@ -127,6 +155,18 @@ func (a *API) Handler() http.Handler {
 		var request agentapi.RestartRequest
 		if read(w, r, &request) {
 			accept(w, a.Restart(request))
+		}
+	})
+	mux.HandleFunc("POST "+agentapi.PathUpgradeExpect, func(w http.ResponseWriter, r *http.Request) {
+		var request agentapi.UpgradeExpectRequest
+		if read(w, r, &request) {
+			accept(w, a.UpgradeExpect(request))
+		}
+	})
+	mux.HandleFunc("POST "+agentapi.PathUpgradeSwitchover, func(w http.ResponseWriter, r *http.Request) {
+		var request agentapi.UpgradeSwitchoverRequest
+		if read(w, r, &request) {
+			accept(w, a.UpgradeSwitchover(request))
 		}
 	})
 	return mux

@@ -42,5 +42,6 @@ func (b *Board) Status() (agentapi.Status, <-chan struct{}) {
 // withoutPositions is the status without what changes all the time.
 func withoutPositions(status agentapi.Status) agentapi.Status {
 	status.LSN, status.ReplayLSN, status.LagBytes, status.Slots = "", "", nil, nil
+	status.Archive = status.Archive.WithoutPositions()
 	return status
 }

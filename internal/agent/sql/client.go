@@ -89,17 +89,7 @@ func (c *Client) config(database string) (*pgx.ConnConfig, error) {
 	config.Database = database
 	config.ConnectTimeout = connectTimeout
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	config.RuntimeParams = map[string]string{
-		"application_name":                    "pgsteward",
-		"statement_timeout":                   "20s",
-		"lock_timeout":                        "5s",
-		"idle_in_transaction_session_timeout": "30s",
-		"idle_session_timeout":                "0", // the connection waits between two looks
-		"search_path":                         "pg_catalog",
-		"client_min_messages":                 "warning",
-		"default_transaction_read_only":       "off",   // whatever the user has set for everybody
-		"synchronous_commit":                  "local", // roles and databases must not wait for a standby that is not there yet
-	}
+	config.RuntimeParams = sessionParameters("pgsteward")
 	return config, nil
 }
 
@@ -113,14 +103,38 @@ func (c *Client) connect(ctx context.Context, database string) (*pgx.Conn, error
 	if err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}
-	// An older server would refuse the connection for a parameter that it does not know.
-	if hasTransactionTimeout(connection.PgConn().ParameterStatus("server_version")) {
-		if _, err := connection.Exec(ctx, "SET transaction_timeout = 0"); err != nil {
-			_ = connection.Close(ctx)
-			return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
-		}
+	if err := withoutTransactionTimeout(ctx, connection); err != nil {
+		_ = connection.Close(ctx)
+		return nil, err
 	}
 	return connection, nil
+}
+
+// sessionParameters are those of our sessions, whatever the user has set for everybody.
+func sessionParameters(name string) map[string]string {
+	return map[string]string{
+		"application_name":                    name,
+		"statement_timeout":                   "20s",
+		"lock_timeout":                        "5s",
+		"idle_in_transaction_session_timeout": "30s",
+		"idle_session_timeout":                "0", // the connection waits between two looks
+		"search_path":                         "pg_catalog",
+		"client_min_messages":                 "warning",
+		"default_transaction_read_only":       "off",   // whatever the user has set for everybody
+		"standard_conforming_strings":         "on",    // names that clients chose are quoted by doubling quotes
+		"synchronous_commit":                  "local", // roles and databases must not wait for a standby that is not there yet
+	}
+}
+
+// withoutTransactionTimeout takes a timeout away that an older server does not know, and would refuse the connection for.
+func withoutTransactionTimeout(ctx context.Context, connection *pgx.Conn) error {
+	if !hasTransactionTimeout(connection.PgConn().ParameterStatus("server_version")) {
+		return nil
+	}
+	if _, err := connection.Exec(ctx, "SET transaction_timeout = 0"); err != nil {
+		return fmt.Errorf("connecting to PostgreSQL: %w", err)
+	}
+	return nil
 }
 
 // hasTransactionTimeout says whether a server of that version has the parameter transaction_timeout, which came with 17.
@@ -128,6 +142,11 @@ func hasTransactionTimeout(version string) bool {
 	major := 0
 	_, _ = fmt.Sscanf(version, "%d", &major)
 	return major >= 17
+}
+
+// Open opens a connection of its own to a database, as the superuser; whoever asked for it closes it.
+func (c *Client) Open(ctx context.Context, database string) (*pgx.Conn, error) {
+	return c.connect(ctx, database)
 }
 
 // Close gives the connection up.

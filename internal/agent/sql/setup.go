@@ -25,6 +25,8 @@ type Wanted struct {
 	// OwnerPassword and SuperuserPassword; an empty one is left as it is.
 	OwnerPassword     string
 	SuperuserPassword string
+	// UpgradeRole says that a major upgrade needs its role.
+	UpgradeRole bool
 }
 
 // Setup makes everything that is wanted on a primary. It goes on after an error, so that one thing that fails does not keep
@@ -33,6 +35,7 @@ func (c *Client) Setup(ctx context.Context, wanted Wanted) error {
 	defer c.Close()
 	return errors.Join(
 		c.replicationRole(ctx),
+		c.upgradeRole(ctx, wanted.UpgradeRole),
 		c.EnsureSlots(ctx, wanted.Slots),
 		c.password(ctx, naming.Superuser, wanted.SuperuserPassword),
 		c.owner(ctx, wanted.Owner, wanted.OwnerPassword),
@@ -111,6 +114,26 @@ func (c *Client) replicationRole(ctx context.Context) error {
 		}
 	}
 	return c.grantCheckpoint(ctx, role)
+}
+
+func (c *Client) upgradeRole(ctx context.Context, wanted bool) error {
+	if !wanted { // what an upgrade has left is removed in an order of its own
+		return nil
+	}
+	return c.UpgradeRole(ctx)
+}
+
+// UpgradeRole makes the superuser by which the other generation's agent works here during a major upgrade. It has no password; only
+// the holder of the standbys' certificate is let in.
+func (c *Client) UpgradeRole(ctx context.Context) error {
+	exists, err := c.exists(ctx, "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1 AND rolsuper AND rolcanlogin)", naming.UpgradeUser)
+	if err != nil {
+		return fmt.Errorf("looking for the role of major upgrades: %w", err)
+	}
+	if exists {
+		return nil
+	}
+	return c.createRole(ctx, naming.UpgradeUser, "LOGIN SUPERUSER REPLICATION")
 }
 
 // grantCheckpoint lets standbys have a checkpoint written before they are rewound.

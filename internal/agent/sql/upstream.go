@@ -64,17 +64,47 @@ func isPrimary(ctx context.Context, connection *pgx.Conn) error {
 func (u Upstream) with(ctx context.Context, use func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(u.Bound, DefaultCheckpointBound))
 	defer cancel()
-	config, err := pgx.ParseConfig(u.Conninfo)
+	connection, err := u.connect(ctx, map[string]string{"application_name": "pgsteward", "search_path": "pg_catalog"})
 	if err != nil {
-		return fmt.Errorf("connecting to the upstream: %w", err)
-	}
-	// What libpq uses itself pgx would send to the server.
-	config.RuntimeParams = map[string]string{"application_name": "pgsteward", "search_path": "pg_catalog"}
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	connection, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return fmt.Errorf("connecting to the upstream: %w", err)
+		return err
 	}
 	defer func() { _ = connection.Close(context.WithoutCancel(ctx)) }()
 	return use(ctx, connection)
+}
+
+func (u Upstream) connect(ctx context.Context, parameters map[string]string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(u.Conninfo)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the upstream: %w", err)
+	}
+	// What libpq uses itself pgx would send to the server.
+	config.RuntimeParams = parameters
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	connection, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the upstream: %w", err)
+	}
+	return connection, nil
+}
+
+// Open opens a connection to the database that the connection string names, as a major upgrade needs it; the caller closes it.
+func (u Upstream) Open(ctx context.Context) (*pgx.Conn, error) {
+	connection, err := u.connect(ctx, sessionParameters("pgsteward"))
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(withoutTransactionTimeout(ctx, connection), ForUpgrade(ctx, connection)); err != nil {
+		_ = connection.Close(ctx)
+		return nil, err
+	}
+	return connection, nil
+}
+
+// ForUpgrade makes a superuser's session one in which nothing fires that users made, and in which the schema may be changed although a
+// major upgrade guards it (generation.AllowDDL).
+func ForUpgrade(ctx context.Context, c *pgx.Conn) error {
+	if _, err := c.Exec(ctx, "SET session_replication_role = replica; SET pgsteward.allow_ddl = on"); err != nil {
+		return fmt.Errorf("beginning a session of a major upgrade: %w", err)
+	}
+	return nil
 }

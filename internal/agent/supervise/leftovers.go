@@ -27,6 +27,16 @@ func newLeftovers(postmaster int, dataDirectory string) leftovers {
 	return leftovers{program: program, directory: directory}
 }
 
+// EndIn ends by force whatever server works in the data directory, with all its processes, and says whether it came so far within the bound.
+// It is for servers that another program has started, and left behind when it was ended itself.
+func EndIn(dataDirectory string, bound time.Duration) bool {
+	directory, err := os.Stat(dataDirectory)
+	if err != nil {
+		return true
+	}
+	return leftovers{directory: directory}.kill(bound)
+}
+
 // kill kills them until none is there, and says whether it came so far within the bound.
 func (l leftovers) kill(bound time.Duration) bool {
 	deadline := time.NewTimer(bound)
@@ -53,7 +63,7 @@ func (l leftovers) kill(bound time.Duration) bool {
 // server's can. Not among them are commands of the agent, and the logger: that one writes nothing but the postmaster's last
 // words, and ends when nobody is left who could say more.
 func (l leftovers) find() (found []int) {
-	if l.program == nil {
+	if l.directory == nil {
 		return nil
 	}
 	commands.Lock()
@@ -63,7 +73,7 @@ func (l leftovers) find() (found []int) {
 			continue
 		}
 		proc := fmt.Sprintf("/proc/%d/", process.pid)
-		if is(proc+"exe", l.program) && is(proc+"cwd", l.directory) && !isLogger(proc) {
+		if (l.program == nil || is(proc+"exe", l.program)) && is(proc+"cwd", l.directory) && !isLogger(proc) {
 			found = append(found, process.pid)
 		}
 	}

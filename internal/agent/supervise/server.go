@@ -43,6 +43,9 @@ type Spec struct {
 	DataDirectory string
 	// Writable says that it may accept writes as soon as it has started.
 	Writable bool
+	// Detached says that it writes by the operator's order, beside the Lease: the first server of the next generation before a major
+	// upgrade's switchover, and the last one of the previous generation after it. No client can reach it.
+	Detached bool
 }
 
 // Exit is how a server ended.
@@ -63,6 +66,8 @@ type Snapshot struct {
 	Started time.Time
 	// Writable says whether it may accept writes: it was started so, or is being promoted.
 	Writable bool
+	// Detached says that it was started so: it writes without the Lease, and nobody stops it for want of that.
+	Detached bool
 	// Stopping is the most forceful mode in which it was told to stop; 0 if it was not.
 	Stopping Mode
 	// StoppingSince is when it was first told to stop; zero if it was not.
@@ -122,9 +127,9 @@ func (s *Server) Start(spec Spec) error {
 		return fmt.Errorf("starting PostgreSQL: %w", err)
 	}
 	exit := s.snapshot.Exit
-	s.snapshot = Snapshot{Running: true, PID: cmd.Process.Pid, Started: time.Now(), Writable: spec.Writable, Exit: exit}
+	s.snapshot = Snapshot{Running: true, PID: cmd.Process.Pid, Started: time.Now(), Writable: spec.Writable, Detached: spec.Detached, Exit: exit}
 	s.done, s.gone = make(chan struct{}), false
-	if spec.Writable {
+	if spec.Writable && !spec.Detached {
 		s.watch(s.snapshot.PID)
 	}
 	left := newLeftovers(cmd.Process.Pid, spec.DataDirectory)
@@ -234,11 +239,12 @@ func expects(pid int, signal syscall.Signal) bool {
 	return false
 }
 
-// SetWritable says that the server may accept writes from now on: it is being promoted. To be called before it is.
+// SetWritable says that the server may accept writes from now on, and only with the Lease: it is being promoted, or was detached and
+// its instance holds the Lease now. To be called before clients come.
 func (s *Server) SetWritable() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.snapshot.Writable = s.snapshot.Running
+	s.snapshot.Writable, s.snapshot.Detached = s.snapshot.Running, false
 	if s.snapshot.Writable && !s.gone {
 		s.watch(s.snapshot.PID)
 	}

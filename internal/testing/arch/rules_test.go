@@ -18,32 +18,34 @@ var importRules = []importRule{
 		"internal/agentapi", "internal/facts", "internal/postgres", "internal/naming",
 	}},
 	// The only reader and the only writer.
-	{"internal/observe/...", []string{"apis/...", "internal/agentapi", "internal/credential", "internal/facts", "internal/postgres", "internal/naming"}},
+	{"internal/observe/...", []string{"apis/...", "internal/agentapi", "internal/backup", "internal/credential", "internal/facts", "internal/postgres", "internal/naming"}},
 	{"internal/apply/...", []string{"apis/...", "internal/agentapi", "internal/facts", "internal/naming"}},
+	// What Prometheus sees.
+	{"internal/metrics", []string{"apis/..."}},
 	// The operator's webhook, and its certificate.
 	{"internal/admission", []string{"apis/...", "internal/observe", "internal/validate", "internal/facts", "internal/naming"}},
 	{"internal/webhookcert", []string{"internal/credential", "internal/naming"}},
 	// What decides, and what describes what was decided.
-	{"internal/validate", []string{"apis/...", "internal/facts", "internal/postgres", "internal/naming"}},
+	{"internal/validate", []string{"apis/...", "internal/backup", "internal/facts", "internal/postgres", "internal/naming"}},
 	{"internal/upgradeable", []string{"apis/...", "internal/naming"}},
-	{"internal/status", []string{"apis/...", "internal/plan", "internal/facts", "internal/postgres", "internal/naming"}},
+	{"internal/status", []string{"apis/...", "internal/plan", "internal/agentapi", "internal/backup", "internal/facts", "internal/postgres", "internal/naming"}},
 	{"internal/build", []string{
 		"apis/...", "internal/plan", "internal/credential",
-		"internal/agentapi", "internal/facts", "internal/postgres", "internal/naming",
+		"internal/agentapi", "internal/backup", "internal/facts", "internal/postgres", "internal/naming",
 	}},
-	{"internal/plan", []string{"apis/...", "internal/upgrade", "internal/backup", "internal/facts", "internal/postgres", "internal/naming"}},
-	{"internal/upgrade", []string{"apis/...", "internal/facts", "internal/postgres", "internal/naming"}},
-	{"internal/backup", []string{"apis/...", "internal/facts", "internal/postgres", "internal/naming"}},
+	{"internal/plan", []string{"apis/...", "internal/agentapi", "internal/upgrade", "internal/backup", "internal/facts", "internal/postgres", "internal/naming"}},
+	{"internal/upgrade", []string{"apis/...", "internal/agentapi", "internal/facts", "internal/postgres", "internal/naming"}},
+	{"internal/backup", []string{"internal/postgres"}},
 	// What runs beside PostgreSQL: it knows nothing of the operator.
 	{"internal/agent/...", []string{
 		"internal/agent/...", "internal/election",
-		"internal/agentapi", "internal/credential", "internal/facts", "internal/postgres", "internal/naming",
+		"internal/agentapi", "internal/backup", "internal/credential", "internal/facts", "internal/postgres", "internal/naming",
 	}},
 	{"internal/election", []string{"internal/facts", "internal/postgres", "internal/naming"}},
 	// The ground, from here on.
-	{"internal/agentapi", []string{"internal/postgres", "internal/naming"}},
+	{"internal/agentapi", []string{"internal/backup", "internal/postgres", "internal/naming"}},
 	{"internal/credential", []string{"internal/naming"}},
-	{"internal/facts", []string{"apis/...", "internal/agentapi", "internal/postgres", "internal/naming"}},
+	{"internal/facts", []string{"apis/...", "internal/agentapi", "internal/backup", "internal/postgres", "internal/naming"}},
 	{"internal/postgres", nil},
 	{"internal/naming", nil},
 	{"apis/...", []string{"apis/..."}},
@@ -68,7 +70,7 @@ var libraryRules = []libraryRule{
 	{"sigs.k8s.io/controller-runtime/...", []string{
 		"controllers/...", "internal/observe/...", "internal/apply/...", "internal/admission", "internal/webhookcert", "internal/cmd/...",
 	}},
-	{"github.com/jackc/pgx/...", []string{"internal/agent/...", "test/chaos/..."}},
+	{"github.com/jackc/pgx/...", []string{"internal/agent/...", "internal/testing/servers", "test/chaos/..."}},
 	{"github.com/spf13/cobra/...", []string{"", "internal/cmd/..."}},
 	{"k8s.io/client-go/kubernetes/...", []string{
 		"controllers/...", "internal/observe/...", "internal/apply/...", "internal/agent/...", "internal/cmd/...",

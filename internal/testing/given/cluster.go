@@ -25,7 +25,7 @@ type ClusterBuilder struct{ f facts.Cluster }
 func Cluster(name string) *ClusterBuilder {
 	return &ClusterBuilder{f: facts.Cluster{
 		Now: Now, Name: name, Namespace: Namespace, Generation: 1, CreatedAt: Now.Add(-time.Hour),
-		Replicas: 3, Version: "16", Image: "registry.example/postgres:16", KeepVolumes: true,
+		Replicas: 3, Version: "16", Live: "16", Image: "registry.example/postgres:16", KeepVolumes: true,
 		Storage: facts.Storage{Bytes: GiB}, MaximumLag: 16 << 20, NodeLostAfter: 5 * time.Minute,
 	}}
 }
@@ -50,6 +50,12 @@ func (b *ClusterBuilder) Since(d time.Duration) *ClusterBuilder {
 
 // Forced is a cluster whose deletion is not to wait.
 func (b *ClusterBuilder) Forced() *ClusterBuilder { b.f.ForceDelete = true; return b }
+
+// FinalBackup is the backup that is wanted before a cluster that is being deleted goes.
+func (b *ClusterBuilder) FinalBackup(final facts.FinalBackup) *ClusterBuilder {
+	b.f.FinalBackup = &final
+	return b
+}
 
 // Paused is a cluster that is to be left alone.
 func (b *ClusterBuilder) Paused() *ClusterBuilder { b.f.Paused = true; return b }
@@ -151,6 +157,19 @@ func (b *ClusterBuilder) With(members ...*MemberBuilder) *ClusterBuilder {
 			b.f.Holder = instance.Name
 		}
 	}
+	return b
+}
+
+// Wants is the major that the spec wants.
+func (b *ClusterBuilder) Wants(version string) *ClusterBuilder { b.f.Version = version; return b }
+
+// Live is the major of the live generation.
+func (b *ClusterBuilder) Live(version string) *ClusterBuilder { b.f.Live = version; return b }
+
+// Upgrade is what is wanted of a major upgrade, and what the status says of it; nil: it says nothing.
+func (b *ClusterBuilder) Upgrade(wanted facts.Upgrade, status *v1.UpgradeStatus) *ClusterBuilder {
+	b.f.Upgrade = wanted
+	b.f.Upgrade.Status = status
 	return b
 }
 

@@ -19,6 +19,7 @@ type MemberBuilder struct {
 	pod      facts.Pod
 	report   *agentapi.Status
 	ready    bool
+	aside    bool
 	holds    bool
 	noVolume bool
 	volume   facts.Volume
@@ -44,7 +45,7 @@ func (b *MemberBuilder) SaysPrimary() *MemberBuilder {
 	b.report = &agentapi.Status{
 		ConfigGeneration: 1,
 		State:            agentapi.StateRunning, Role: agentapi.RolePrimary, DataRole: agentapi.RolePrimary, DataKnown: true, HasData: true,
-		ServerVersion: "16.14", SystemIdentifier: System, Timeline: 1, LSN: "0/5000000", AgentDigest: AgentDigest,
+		ServerVersion: "16.14", SystemIdentifier: System, Timeline: 1, LSN: "0/5000000", AgentDigest: AgentDigest, UpgradeProtocol: agentapi.UpgradeProtocol,
 	}
 	return b
 }
@@ -55,7 +56,7 @@ func (b *MemberBuilder) Standby() *MemberBuilder {
 	b.report = &agentapi.Status{
 		ConfigGeneration: 1,
 		State:            agentapi.StateRunning, Role: agentapi.RoleStandby, DataRole: agentapi.RoleStandby, DataKnown: true, HasData: true, Streaming: true,
-		ServerVersion: "16.14", SystemIdentifier: System, Timeline: 1, LSN: "0/5000000", ReplayLSN: "0/5000000", LagBytes: &lag, AgentDigest: AgentDigest,
+		ServerVersion: "16.14", SystemIdentifier: System, Timeline: 1, LSN: "0/5000000", ReplayLSN: "0/5000000", LagBytes: &lag, AgentDigest: AgentDigest, UpgradeProtocol: agentapi.UpgradeProtocol,
 	}
 	return b
 }
@@ -86,6 +87,9 @@ func (b *MemberBuilder) Says(reason, message string) *MemberBuilder {
 
 // Ready serves, as the kubelet says and, if it is heard, its agent.
 func (b *MemberBuilder) Ready() *MemberBuilder { b.ready = true; return b }
+
+// ReadyAside is as it should be, in a generation that is not live: the kubelet does not count it as ready.
+func (b *MemberBuilder) ReadyAside() *MemberBuilder { b.aside = true; return b }
 
 // Unheard has an agent that has not been heard for so long. Say it after the role that it had.
 func (b *MemberBuilder) Unheard(d time.Duration) *MemberBuilder {
@@ -170,6 +174,30 @@ func (b *MemberBuilder) VolumeOn(state facts.NodeState) *MemberBuilder {
 	return b
 }
 
+// Runs has a Pod that was made to run that major, from a template that is still so.
+func (b *MemberBuilder) Runs(version string) *MemberBuilder {
+	b.pod.Version, b.pod.TemplateVersion = version, version
+	return b
+}
+
+// Template has a StatefulSet that makes Pods of that major now.
+func (b *MemberBuilder) Template(version string) *MemberBuilder {
+	b.pod.TemplateVersion = version
+	return b
+}
+
+// Upgrades has an agent that says that of a major upgrade.
+func (b *MemberBuilder) Upgrades(status agentapi.UpgradeStatus) *MemberBuilder {
+	return b.Report(func(s *agentapi.Status) { s.Upgrade = &status })
+}
+
+// Detached has an agent that runs the other generation's writable server.
+func (b *MemberBuilder) Detached() *MemberBuilder {
+	b.SaysPrimary()
+	b.report.Role = ""
+	return b
+}
+
 // PodDeleting has a Pod that is being deleted.
 func (b *MemberBuilder) PodDeleting() *MemberBuilder { b.pod.Deleting = true; return b }
 
@@ -213,7 +241,7 @@ func (b *MemberBuilder) build(cluster string) (facts.Instance, *facts.Volume) {
 	}
 	if b.report != nil {
 		report := *b.report
-		report.Instance, report.Ready = i.Name, b.ready
+		report.Instance, report.Ready = i.Name, b.ready || b.aside
 		i.Report = facts.Know(report)
 	}
 	if b.noVolume {

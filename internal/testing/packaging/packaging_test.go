@@ -49,7 +49,7 @@ func TestBundle(t *testing.T) {
 	good(t, checkAnnotations(b))
 	good(t, checkLabels(b, dockerLabels(t, at("bundle.Dockerfile"))))
 	good(t, checkOwned(b))
-	good(t, checkCRDs(b, loadCRDs(t, at("config", "crd", "bases"))))
+	good(t, checkCRDs(b, installed(t, loadCRDs(t, at("config", "crd", "bases")))))
 	good(t, checkImages(b, isRelease()))
 	good(t, checkDeployment(b))
 	good(t, checkWebhooks(b))

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,6 +95,23 @@ func loadCRDs(tb testing.TB, dir string) map[string]*apiextensionsv1.CustomResou
 		crds[crd.Name] = crd
 	}
 	return crds
+}
+
+// installed are those of the CRDs that config/crd installs: what is still being built is generated, and not there for users.
+func installed(tb testing.TB, crds map[string]*apiextensionsv1.CustomResourceDefinition) map[string]*apiextensionsv1.CustomResourceDefinition {
+	tb.Helper()
+	var kustomization struct {
+		Resources []string `json:"resources"`
+	}
+	decodeFile(tb, at("config", "crd", "kustomization.yaml"), &kustomization)
+	there := map[string]*apiextensionsv1.CustomResourceDefinition{}
+	for name, crd := range crds {
+		if slices.Contains(kustomization.Resources, "bases/"+crd.Spec.Group+"_"+crd.Spec.Names.Plural+".yaml") {
+			there[name] = crd
+		}
+	}
+	require.NotEmpty(tb, there)
+	return there
 }
 
 // yamlFiles are the YAML files right below a folder, in order.

@@ -1,0 +1,52 @@
+package agent
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgsteward/pgsteward/internal/agent/datadir"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+)
+
+// The seed of a major upgrade has no stanza before it has the writes, so that nothing can be archived: it keeps no WAL for that. What had the
+// writes archives all of it.
+func TestAgent_settings_archive(t *testing.T) {
+	t.Parallel()
+	a := &Agent{}
+	a.volume, a.config = datadir.NewVolume(t.TempDir(), 17, nil), &agentapi.Config{Backup: &agentapi.BackupConfig{}}
+	a.backups.command = "push"
+	w := &world{}
+	command := func(detached, spare bool) string {
+		a.detach, a.besides.spare = detached, spare
+		return a.settings(w, "").ArchiveCommand
+	}
+	assert.Equal(t, "true", command(true, true), "the seed")
+	assert.Equal(t, "push", command(true, false), "the origin, and a seed that had the writes")
+	a.config.Backup = nil
+	assert.Empty(t, command(true, true), "there is no repository")
+}
+
+// A switch to the other generation does not wait for the archiver, as no other hand-over does; but where nothing would archive afterwards.
+func TestAgent_whileStopped_archive(t *testing.T) {
+	t.Parallel()
+	for _, holds := range []bool{true, false} {
+		a := &Agent{}
+		a.config, a.options.Paths.Run = &agentapi.Config{Backup: &agentapi.BackupConfig{}}, t.TempDir()
+		a.switching.stopped, a.switching.holds, a.switching.status = true, holds, &agentapi.UpgradeSwitchoverStatus{}
+		w := &world{}
+		w.view.Holder = "db-2"
+		w.server.Running = true
+		require.NotNil(t, a.whileStopped(w))
+		if !holds {
+			assert.NoFileExists(t, a.options.Paths.holdArchive())
+			continue
+		}
+		assert.FileExists(t, a.options.Paths.holdArchive())
+		a.holdArchive(false)
+		a.switching.end(0, nil)
+		assert.Nil(t, a.whileStopped(w))
+		assert.NoFileExists(t, a.options.Paths.holdArchive(), "once")
+	}
+}

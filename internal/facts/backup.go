@@ -1,0 +1,50 @@
+package facts
+
+import (
+	"time"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+)
+
+// Backup is what is known of a cluster's backups.
+type Backup struct {
+	// Interval is about how long two scheduled backups are apart; zero: there is no schedule. Next is when the next one is due.
+	Interval time.Duration
+	Next     time.Time
+	// Repository is the newest word on the repository; unknown while nobody is heard that uses it.
+	Repository Known[agentapi.RepositoryReport]
+	// Archive is how the primary's archiver gets on; unknown while the primary is not heard.
+	Archive Known[agentapi.Archive]
+	// Host is the Pod of the repository host; nil: there is none, or it is not wanted. Missing says that one is wanted. HostReport is what
+	// it says, and Image the image that it is to have: that of the primary's Pod; empty while neither that nor an earlier one is known.
+	Host       *Pod
+	Missing    bool
+	HostReport Known[agentapi.Status]
+	Image      string
+	// Asked are the cluster's PostgresBackups that have not ended; Failed is the last that ended, if that failed.
+	Asked  []string
+	Failed *FailedBackup
+	// Expired are PostgresBackups whose backup is not in the repository any more, or that failed longer ago than backups are kept.
+	Expired []BackupRecord
+	// First says that the PostgresBackup exists, or existed, that is made when there is no backup yet.
+	First bool
+}
+
+// FinalBackup is the backup that is wanted of a cluster before it is deleted.
+type FinalBackup struct {
+	// Name is that of its PostgresBackup. Asked says that it exists; Phase and Message are its status.
+	Name    string
+	Asked   bool
+	Phase   v1.BackupPhase
+	Message string
+}
+
+// BackupRecord is a PostgresBackup that is to go.
+type BackupRecord struct{ Name, UID string }
+
+// FailedBackup is a backup that was given up.
+type FailedBackup struct {
+	Name, Message string
+	At            time.Time
+}

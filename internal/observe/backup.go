@@ -1,0 +1,273 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/backup"
+	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
+
+// expiryGrace is how much later than a backup ended the repository must have been read to say that it is gone.
+const expiryGrace = time.Minute
+
+// Heard is what somebody who can be asked said last.
+type Heard struct {
+	PodUID string
+	// Status is unknown while it is not heard, which it has not been for UnheardFor.
+	Status     facts.Known[agentapi.Status]
+	UnheardFor time.Duration
+}
+
+// Reports are what all that are followed for the cluster said last, by name: its instances and its repository host.
+func (a *Agents) Reports(cluster types.NamespacedName) map[string]Heard {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := map[string]Heard{}
+	c := a.clusters[cluster]
+	if c == nil {
+		return all
+	}
+	for name, s := range c.streams {
+		heard := Heard{PodUID: s.target.PodUID}
+		if s.heard {
+			heard.Status = facts.Know(s.last)
+		} else {
+			heard.UnheardFor = time.Since(s.since)
+		}
+		all[name] = heard
+	}
+	return all
+}
+
+// repositoryTarget is where the repository host can be heard, and its Pod; nil: there is none.
+func repositoryTarget(c *v1.PostgresCluster, objects Objects) (*facts.Pod, []Target) {
+	name := naming.Repository(c.Name)
+	set, ok := get[*appsv1.StatefulSet](objects, "StatefulSet", name)
+	if !ok {
+		return nil, nil
+	}
+	pod, ok := get[*corev1.Pod](objects, "Pod", naming.Pod(name))
+	if !ok {
+		return nil, nil
+	}
+	known := podFacts(pod, set)
+	if known.IP == "" || known.Deleting {
+		return known, nil
+	}
+	return known, []Target{{
+		Instance: name, PodUID: known.UID, Address: known.IP, ServerName: naming.ServiceHost(naming.Repository(c.Name), c.Namespace),
+	}}
+}
+
+// repositoryVolume is the volume of the backups; nil: there is none.
+func repositoryVolume(objects Objects, cluster string) *facts.Volume {
+	claim, ok := get[*corev1.PersistentVolumeClaim](objects, "PersistentVolumeClaim", naming.RepositoryVolume(cluster))
+	if !ok {
+		return nil
+	}
+	size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	v := &facts.Volume{Bound: claim.Spec.VolumeName != "", Deleting: !claim.DeletionTimestamp.IsZero(), Bytes: size.Value()}
+	if claim.Spec.StorageClassName != nil {
+		v.Class = *claim.Spec.StorageClassName
+	}
+	return v
+}
+
+// backups is what is known of the cluster's backups; nil: the spec wants none.
+func (r *Reader) backups(ctx context.Context, c *v1.PostgresCluster, f *facts.Cluster, host *facts.Pod, wanted Wanted) (*facts.Backup, error) {
+	if c.Spec.Backup == nil || f.Deleting {
+		return nil, nil //nolint:nilnil // there is nothing to know
+	}
+	b := &facts.Backup{Host: host, Missing: c.Spec.Backup.Repository.S3 == nil && host == nil}
+	if wanted.Schedule != "" {
+		if schedule, err := backup.ParseSchedule(wanted.Schedule); err == nil {
+			now := f.Now
+			if zone, err := backup.ParseTimeZone(wanted.TimeZone); err == nil {
+				now = now.In(zone)
+			}
+			b.Interval, b.Next = schedule.Interval(now), schedule.Next(now)
+		}
+	}
+	reports := r.Agents.Reports(client.ObjectKeyFromObject(c))
+	b.Archive, b.Repository = words(reports, f.Holder, c)
+	if host != nil && reports[naming.Repository(c.Name)].PodUID == host.UID {
+		b.HostReport = reports[naming.Repository(c.Name)].Status
+	}
+	return b, r.asked(ctx, c, b, wanted)
+}
+
+// finalBackup is what is known of the backup to make before the cluster goes; nil: none is wanted. Without data there is nothing to save.
+func (r *Reader) finalBackup(ctx context.Context, c *v1.PostgresCluster, f *facts.Cluster) (*facts.FinalBackup, error) {
+	if !f.Deleting || !c.Spec.Deletion.FinalBackup || c.Spec.Backup == nil || f.SystemIdentifier == "" ||
+		c.Annotations[naming.AnnotationSkipFinalBackup] == "true" {
+		return nil, nil //nolint:nilnil // there is nothing to know
+	}
+	final := &facts.FinalBackup{Name: naming.FinalBackup(c.Name, string(c.UID))}
+	b, err := r.Backup(ctx, types.NamespacedName{Namespace: c.Namespace, Name: final.Name})
+	if apierrors.IsNotFound(err) {
+		return final, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading PostgresBackup %s/%s: %w", c.Namespace, final.Name, err)
+	}
+	final.Asked, final.Phase, final.Message = true, b.Status.Phase, b.Status.Message
+	return final, nil
+}
+
+// backupRecords are the PostgresBackups that go with the cluster, also those of an earlier one of its name: what they tell of is in the
+// same place.
+func (r *Reader) backupRecords(ctx context.Context, c *v1.PostgresCluster, f *facts.Cluster) ([]facts.BackupRecord, error) {
+	if !f.Deleting || !f.DeleteBackups {
+		return nil, nil
+	}
+	all, err := r.BackupsOf(ctx, client.ObjectKeyFromObject(c))
+	if err != nil {
+		return nil, err
+	}
+	records := make([]facts.BackupRecord, 0, len(all))
+	for i := range all {
+		records = append(records, facts.BackupRecord{Name: all[i].Name, UID: string(all[i].UID)})
+	}
+	return records, nil
+}
+
+// repositoryImage is the image that the primary's Pod has; else that of the repository host's StatefulSet; empty: neither is there.
+func repositoryImage(objects Objects, holder, cluster string) string {
+	if pod, ok := get[*corev1.Pod](objects, "Pod", naming.Pod(holder)); ok {
+		if image := imageOf(pod.Spec); image != "" {
+			return image
+		}
+	}
+	if set, ok := get[*appsv1.StatefulSet](objects, "StatefulSet", naming.Repository(cluster)); ok {
+		for _, container := range set.Spec.Template.Spec.Containers {
+			if container.Name == naming.ContainerRepository {
+				return container.Image
+			}
+		}
+	}
+	return ""
+}
+
+// words are what the primary says of its archiver, and what is said of the repository: by the repository host or, without one, the
+// primary; or else by a standby that has made a backup since, and knows more.
+func words(all map[string]Heard, holder string, c *v1.PostgresCluster) (archive facts.Known[agentapi.Archive], repository facts.Known[agentapi.RepositoryReport]) {
+	if status, known := all[holder].Status.Get(); known && status.Archive != nil {
+		archive = facts.Know(*status.Archive)
+	}
+	first := holder
+	if c.Spec.Backup.Repository.S3 == nil {
+		first = naming.Repository(c.Name)
+	}
+	var newest agentapi.RepositoryReport
+	if status, known := all[first].Status.Get(); known && status.Repository != nil {
+		newest = *status.Repository
+		repository = facts.Know(newest)
+	}
+	for _, heard := range all {
+		status, known := heard.Status.Get()
+		if !known || status.Repository == nil || !status.Repository.Known || newest.Error != "" {
+			continue
+		}
+		if report := *status.Repository; report.At.After(newest.At) && (newest.Stanza == "" || newest.Stanza == report.Stanza) {
+			newest, repository = report, facts.Know(report)
+		}
+	}
+	return archive, repository
+}
+
+// asked adds what is known of the cluster's PostgresBackups.
+func (r *Reader) asked(ctx context.Context, c *v1.PostgresCluster, b *facts.Backup, wanted Wanted) error {
+	all, err := r.BackupsOf(ctx, client.ObjectKeyFromObject(c))
+	if err != nil {
+		return err
+	}
+	report, _ := b.Repository.Get()
+	first := naming.FirstBackup(c.Name, report.Stanza, report.Anew())
+	var last time.Time
+	for i := range all {
+		one := &all[i]
+		b.First = b.First || one.Name == first
+		switch one.Status.Phase {
+		case v1.BackupCompleted, v1.BackupFailed:
+		default:
+			b.Asked = append(b.Asked, one.Name)
+			continue
+		}
+		if one.Name == first {
+			// it stays as long as its stanza, and its timeline if it has one, are the cluster's: it says that there was a first one
+		} else if expired(one, report, wanted.Retention, r.Now()) {
+			b.Expired = append(b.Expired, facts.BackupRecord{Name: one.Name, UID: string(one.UID)})
+			continue
+		}
+		if one.Status.FinishedAt == nil || !one.Status.FinishedAt.After(last) {
+			continue
+		}
+		last, b.Failed = one.Status.FinishedAt.Time, nil
+		if one.Status.Phase == v1.BackupFailed {
+			b.Failed = &facts.FailedBackup{Name: one.Name, Message: one.Status.Message, At: last}
+		}
+	}
+	return nil
+}
+
+// expired says whether the PostgresBackup tells of nothing any more: its backup was removed from the repository, as it is known since
+// the backup ended, or it failed longer ago than backups are kept.
+func expired(one *v1.PostgresBackup, report agentapi.RepositoryReport, retention time.Duration, now time.Time) bool {
+	finished := one.Status.FinishedAt
+	if finished == nil || !one.DeletionTimestamp.IsZero() {
+		return false
+	}
+	if one.Status.Phase == v1.BackupFailed {
+		return retention > 0 && now.Sub(finished.Time) > retention
+	}
+	_, system, ok := backup.ParseStanza(report.Stanza)
+	if !ok || !report.Known || system != one.Status.SystemIdentifier || !NewerThan(report, finished.Time) {
+		return false
+	}
+	return !slices.ContainsFunc(report.Backups, func(b backup.Backup) bool { return b.Label == one.Status.Label })
+}
+
+// BackupsOf are the PostgresBackups of the cluster.
+func (r *Reader) BackupsOf(ctx context.Context, cluster types.NamespacedName) ([]v1.PostgresBackup, error) {
+	list := &v1.PostgresBackupList{}
+	if err := r.Cache.List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the PostgresBackups of %s: %w", cluster.Namespace, err)
+	}
+	var all []v1.PostgresBackup
+	for _, one := range list.Items {
+		if one.Spec.Cluster == cluster.Name {
+			all = append(all, one)
+		}
+	}
+	return all, nil
+}
+
+// Backup reads a PostgresBackup.
+func (r *Reader) Backup(ctx context.Context, key types.NamespacedName) (*v1.PostgresBackup, error) {
+	b := &v1.PostgresBackup{}
+	return b, r.Cache.Get(ctx, key, b)
+}
+
+// Everything is all PostgresClusters and PostgresBackups that the operator looks after.
+func (r *Reader) Everything(ctx context.Context) ([]v1.PostgresCluster, []v1.PostgresBackup, error) {
+	clusters, backups := &v1.PostgresClusterList{}, &v1.PostgresBackupList{}
+	if err := r.Cache.List(ctx, clusters); err != nil {
+		return nil, nil, fmt.Errorf("listing the PostgresClusters: %w", err)
+	}
+	if err := r.Cache.List(ctx, backups); err != nil {
+		return nil, nil, fmt.Errorf("listing the PostgresBackups: %w", err)
+	}
+	return clusters.Items, backups.Items, nil
+}

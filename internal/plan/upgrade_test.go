@@ -1,0 +1,129 @@
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/plan"
+	"github.com/pgsteward/pgsteward/internal/testing/given"
+)
+
+// upgrading is a cluster of three whose third instance was chosen as the first of 17.
+func upgrading(status v1.UpgradeStatus, third *given.MemberBuilder) *given.ClusterBuilder {
+	status.From, status.To, status.ID, status.Seed, status.Source = "16", "17", "a1b2c1", "prod-db-3", "prod-db-1"
+	return given.Cluster("prod-db").HasSystem().Wants("17").
+		Upgrade(facts.Upgrade{Window: time.Hour, MaxPause: 5 * time.Second, Method: v1.UpgradeAutomatic}, &status).
+		With(given.Member(1).Primary().Ready().Runs("16"), given.Member(2).Standby().Ready().Runs("16"), third)
+}
+
+func following(lag int64) agentapi.UpgradeStatus {
+	return agentapi.UpgradeStatus{ID: "a1b2c1", Seed: &agentapi.SeedStatus{Stage: agentapi.SeedFollowing, Streaming: true, LagBytes: &lag, Analyzed: true}}
+}
+
+// TestRaisedVersion: nothing is restarted because the version was raised; the choice is stored before anybody is told.
+func TestRaisedVersion(t *testing.T) {
+	t.Parallel()
+	healthy := func() *given.ClusterBuilder {
+		return given.Cluster("prod-db").HasSystem().Wants("17").Upgrade(facts.Upgrade{Window: time.Hour}, nil)
+	}
+	d := plan.Decide(healthy().With(given.Member(1).Primary().Ready(), given.Member(2).Standby().Ready(), given.Member(3).Standby().Ready()).Facts())
+	assert.Equal(t, "upgrade-waits", d.Rule)
+	assert.Equal(t, plan.None{}, d.Action)
+	assert.Nil(t, d.Upgrade)
+	assert.Equal(t, v1.UpgradePreflight, d.UpgradeStatus.Phase)
+	assert.Equal(t, []plan.Member{{Name: "prod-db-1", Ordinal: 1}, {Name: "prod-db-2", Ordinal: 2}, {Name: "prod-db-3", Ordinal: 3}}, d.Members)
+
+	d = plan.Decide(healthy().With(given.Member(1).Primary().Ready(), given.Member(2).Standby()).Facts())
+	assert.Equal(t, "create", d.Rule, "what is missing is made first")
+	for _, m := range d.Members {
+		assert.Empty(t, m.Version, "with the live version")
+	}
+}
+
+// TestTold: what the status stores is what instances are told; the old programs come along to the first of the new version only.
+func TestTold(t *testing.T) {
+	t.Parallel()
+	f := upgrading(v1.UpgradeStatus{Phase: v1.UpgradeRollStandbys, Rolled: []string{"prod-db-2"}}, given.Member(3).Detached().ReadyAside().Runs("17").Upgrades(following(0))).Facts()
+	d := plan.Decide(f)
+	assert.Equal(t, &agentapi.Upgrade{ID: "a1b2c1", From: "16", To: "17", Seed: "prod-db-3"}, d.Upgrade)
+	assert.Equal(t, []plan.Member{
+		{Name: "prod-db-1", Ordinal: 1}, {Name: "prod-db-2", Ordinal: 2, Version: "17"}, {Name: "prod-db-3", Ordinal: 3, Version: "17", Carry: "16"},
+	}, d.Members)
+	assert.Equal(t, plan.None{}, d.Action, "the StatefulSet of prod-db-2 would make the old Pod again")
+
+	f.Instances[1].Pod.TemplateVersion = "17"
+	assert.Equal(t, plan.RestartInstance{Instance: "prod-db-2", PodUID: "uid-of-prod-db-2-0"}, plan.Decide(f).Action)
+}
+
+// TestTold_check: the preflight is told which version the new image has, as far as that is known.
+func TestTold_check(t *testing.T) {
+	t.Parallel()
+	f := upgrading(v1.UpgradeStatus{Phase: v1.UpgradePreflight}, given.Member(3).Standby().Ready().Runs("16")).Facts()
+	f.Upgrade.Versions = map[string]string{"17": "17.12", "18": "18.6"}
+	assert.Equal(t, "17.12", plan.Decide(f).Upgrade.ToVersion)
+	f.Upgrade.Versions = nil
+	assert.Empty(t, plan.Decide(f).Upgrade.ToVersion)
+
+	f = given.Cluster("prod-db").HasSystem().Wants("16").Upgrade(facts.Upgrade{Check: "18", Versions: map[string]string{"18": "18.6"}}, nil).
+		With(given.Member(1).Primary().Ready(), given.Member(2).Standby().Ready(), given.Member(3).Standby().Ready()).Facts()
+	assert.Equal(t, &agentapi.Upgrade{From: "16", To: "18", ToVersion: "18.6", Check: true}, plan.Decide(f).Upgrade)
+}
+
+// TestUpgradeHoldsOthers: scaling and rolling wait while an upgrade is under way, and what is told can be acted upon.
+func TestUpgradeHoldsOthers(t *testing.T) {
+	t.Parallel()
+	f := upgrading(v1.UpgradeStatus{Phase: v1.UpgradeCatchUp}, given.Member(3).Detached().ReadyAside().Runs("17").Upgrades(following(100<<20))).Replicas(2).Facts()
+	d := plan.Decide(f)
+	assert.Equal(t, "upgrade", d.Rule)
+	assert.Equal(t, plan.None{}, d.Action)
+	assert.Len(t, d.Members, 3)
+	assert.Equal(t, v1.UpgradeCatchUp, d.UpgradeStatus.Phase)
+	assert.NotZero(t, d.Recheck)
+}
+
+// TestSwitchVersion: the live primary is asked once; what it answers is stored.
+func TestSwitchVersion(t *testing.T) {
+	t.Parallel()
+	given3 := given.Member(3).Detached().ReadyAside().Runs("17").Upgrades(following(0))
+	f := upgrading(v1.UpgradeStatus{Phase: v1.UpgradeRollStandbys, Rolled: []string{"prod-db-2"}}, given3).Facts()
+	f.Instances[1] = given.Cluster("prod-db").With(given.Member(2).Standby().ReadyAside().Runs("17")).Facts().Instances[0]
+	d := plan.Decide(f)
+	asked, ok := d.Action.(plan.SwitchVersion)
+	require.True(t, ok, "%+v", d)
+	assert.Equal(t, "prod-db-1", asked.From)
+	assert.Equal(t, agentapi.UpgradeSwitchoverRequest{ID: "a1b2c1", Target: "prod-db-3", To: "17", MaxPauseMillis: 5000, Reverse: true}, asked.Request)
+	require.NotNil(t, d.UpgradeStatus.AskedAt)
+
+	refused := d.Declined(v1.ReasonSwitchoverRefused, "a prepared transaction", given.Now)
+	assert.Nil(t, refused.UpgradeStatus.AskedAt)
+	assert.Equal(t, "a prepared transaction", refused.UpgradeStatus.LastFailure)
+	assert.Equal(t, metav1.NewTime(given.Now.Add(30*time.Second)), *refused.UpgradeStatus.RetryAt)
+	assert.Nil(t, d.Unanswered().UpgradeStatus.AskedAt)
+
+	f.Upgrade.Status = d.UpgradeStatus
+	again := plan.Decide(f)
+	assert.Equal(t, plan.None{}, again.Action, "it was asked")
+
+	third := given.Member(3).Detached().ReadyAside().Runs("17").Upgrades(agentapi.UpgradeStatus{ID: "a1b2c1", Seed: &agentapi.SeedStatus{Stage: agentapi.SeedFollowing}})
+	f.Instances[2] = given.Cluster("prod-db").With(third).Facts().Instances[0]
+	again = plan.Decide(f)
+	assert.Equal(t, v1.UpgradeSwitchingOver, again.UpgradeStatus.Phase, "that the target follows no more is part of it")
+	assert.Equal(t, f.Upgrade.Status.ProgressAt, again.UpgradeStatus.ProgressAt)
+}
+
+// TestUnlabelledPods: Pods that an earlier operator made have no version on them; during an upgrade they are of the old one.
+func TestUnlabelledPods(t *testing.T) {
+	t.Parallel()
+	f := given.Cluster("prod-db").HasSystem().Wants("17").Live("17").
+		Upgrade(facts.Upgrade{Window: time.Hour}, &v1.UpgradeStatus{From: "16", To: "17", ID: "x", Seed: "prod-db-2", Source: "prod-db-1", Phase: v1.UpgradeSwitchingOver}).
+		With(given.Member(1).Standby(), given.Member(2).Primary().Ready().Runs("17")).Facts()
+	assert.True(t, f.Aside(f.Instances[0]))
+	assert.False(t, f.Aside(f.Instances[1]))
+}

@@ -1,0 +1,94 @@
+package status_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/backup"
+	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/status"
+	"github.com/pgsteward/pgsteward/internal/testing/given"
+)
+
+// TestArchivingPatience: what is not told yet is told without anything else having happened.
+func TestArchivingPatience(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, time.November, 30, 12, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) *time.Time {
+		at := now.Add(-d)
+		return &at
+	}
+	for what, test := range map[string]struct {
+		backup *facts.Backup
+		want   time.Duration
+	}{
+		"no backups":        {nil, 0},
+		"nobody is heard":   {&facts.Backup{}, 0},
+		"it works":          {&facts.Backup{Archive: facts.Know(agentapi.Archive{LastAt: ago(time.Second)})}, 0},
+		"it fails":          {&facts.Backup{Archive: facts.Know(agentapi.Archive{Failing: ago(20 * time.Second)})}, 41 * time.Second},
+		"it fails for long": {&facts.Backup{Archive: facts.Know(agentapi.Archive{Failing: ago(2 * time.Minute)})}, 0},
+	} {
+		require.Equal(t, test.want, status.ArchivingPatience(facts.Cluster{Now: now, Backup: test.backup}), what)
+	}
+}
+
+// TestWALFillsVolume: before WAL that waits fills the volume there is a warning of its own, with what the repository said.
+func TestWALFillsVolume(t *testing.T) {
+	t.Parallel()
+	failing := given.Now.Add(-10 * time.Minute)
+	archive := agentapi.Archive{Failing: &failing, Error: "unable to connect to 's3.shop.svc'", KeptPercent: 20, FreePercent: 50}
+	tell := func(previous v1.PostgresClusterStatus) (v1.PostgresClusterStatus, []status.Event) {
+		in := after(previous, healthy())
+		in.Facts.Backup = &facts.Backup{Archive: facts.Know(archive)}
+		s := status.Compute(in)
+		return s, status.Events(in, s)
+	}
+	before, _ := tell(v1.PostgresClusterStatus{})
+	condition := apimeta.FindStatusCondition(before.Conditions, v1.ConditionContinuousArchiving)
+	assert.Equal(t, v1.ReasonArchivingFailed, condition.Reason)
+	assert.NotContains(t, condition.Message, "fills the volume")
+
+	archive.KeptPercent, archive.FreePercent = 35, 35
+	s, events := tell(before)
+	condition = apimeta.FindStatusCondition(s.Conditions, v1.ConditionContinuousArchiving)
+	assert.Equal(t, v1.ReasonWALFillsVolume, condition.Reason)
+	for _, word := range []string{"35 % are WAL that waits, 35 % are free", "spec.storage.size", "unable to connect to 's3.shop.svc'"} {
+		assert.Contains(t, condition.Message, word)
+	}
+	require.Len(t, events, 1)
+	assert.True(t, events[0].Warning)
+	assert.Equal(t, v1.ReasonWALFillsVolume, events[0].Reason)
+
+	archive.KeptPercent, archive.FreePercent = 40, 30
+	_, events = tell(s)
+	assert.Empty(t, events, "the condition has the figures; one warning is enough")
+}
+
+// TestAbandonedBackups: backups that lead to where the cluster is no more are none to be had.
+func TestAbandonedBackups(t *testing.T) {
+	t.Parallel()
+	left := backup.Backup{Label: "20261129-120000F", Stopped: given.Now.Add(-time.Hour), Abandoned: true}
+	older := backup.Backup{Label: "20261128-120000F", Stopped: given.Now.Add(-24 * time.Hour)}
+	tell := func(backups ...backup.Backup) v1.PostgresClusterStatus {
+		in := after(v1.PostgresClusterStatus{}, healthy())
+		in.Facts.Backup = &facts.Backup{Repository: facts.Know(agentapi.RepositoryReport{Ready: true, Known: true, Timeline: 2, Backups: backups})}
+		return status.Compute(in)
+	}
+	s := tell(older, left)
+	assert.Equal(t, older.Label, s.Backup.Label)
+	assert.True(t, s.FirstRecoverable.Time.Equal(older.Stopped))
+	assert.True(t, apimeta.IsStatusConditionTrue(s.Conditions, v1.ConditionBackupHealthy))
+
+	s = tell(left)
+	condition := apimeta.FindStatusCondition(s.Conditions, v1.ConditionBackupHealthy)
+	assert.Equal(t, v1.ReasonNoBackup, condition.Reason)
+	assert.Contains(t, condition.Message, "No good backup leads to timeline 2")
+	assert.Nil(t, s.LastBackup)
+	assert.Nil(t, s.FirstRecoverable)
+}

@@ -1,0 +1,271 @@
+package upgrade
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/naming"
+)
+
+// attempt is everything from the choice of the seed to the switchover.
+func (p *pass) attempt() {
+	f, u := p.f, p.u
+	if f.Version == u.From {
+		p.giveUp("")
+		return
+	}
+	seed, exists := f.Instance(u.Seed)
+	switch {
+	case !exists || seed.Deleting:
+		p.giveUp(fmt.Sprintf("%s, the first server of %s, was removed", u.Seed, u.To))
+		return
+	case f.Holder != "" && f.Holder != u.Source:
+		p.giveUp(fmt.Sprintf("the primary is %s and no longer %s: what %s follows was lost with it", f.Holder, u.Source, u.Seed))
+		return
+	}
+	status := p.seedSays(seed)
+	made := !p.remake(seed, v1.UpgradePrepareSource)
+	if status == nil && made && p.unusable(seed) {
+		return
+	}
+	if !made || status == nil {
+		if lasted, _ := p.progress(silent); lasted {
+			p.step.Restart = ""
+			p.giveUp(fmt.Sprintf("nothing was heard of %s for %s%s", u.Seed, silentBound, problemOf(seed)))
+			return
+		}
+		if made {
+			p.say(u.Phase, "waiting for %s to begin%s", u.Seed, problemOf(seed))
+		}
+		return
+	}
+	p.note(status)
+	if status.Stage == agentapi.SeedFailed {
+		p.giveUp(fmt.Sprintf("%s: %s", u.Seed, text(status.Problem)))
+		return
+	}
+	if u.AskedAt != nil { // the switch itself sees to it that the seed has everything, and stops it from following
+		p.switchover(u.Seed, u.To, f.Upgrade.Window > 0)
+		return
+	}
+	if !p.caughtUp(status) {
+		return
+	}
+	if p.roll() {
+		return
+	}
+	p.switchover(u.Seed, u.To, f.Upgrade.Window > 0)
+}
+
+// seedSays is what the seed's agent says of this attempt; nil: nothing.
+func (p *pass) seedSays(seed facts.Instance) *agentapi.SeedStatus {
+	report, heard := seed.Report.Get()
+	if !heard || report.Upgrade == nil || report.Upgrade.ID != p.u.ID {
+		return nil
+	}
+	return report.Upgrade.Seed
+}
+
+// note puts into the status what the seed says.
+func (p *pass) note(status *agentapi.SeedStatus) {
+	u := p.u
+	u.Method, u.MethodReason = string(status.Method), status.Why
+	u.TablesDone, u.TablesTotal = int32(status.TablesDone), int32(status.TablesTotal) //nolint:gosec // a database has fewer tables
+	u.LagBytes = rounded(status.LagBytes)
+}
+
+// rounded is a lag without what changes all the time.
+func rounded(lag *int64) *int64 {
+	if lag == nil {
+		return nil
+	}
+	const mebibyte = int64(1) << 20
+	value := (*lag + mebibyte/2) / mebibyte * mebibyte
+	return &value
+}
+
+// caughtUp says whether the seed follows closely. Else it says what the seed does, and ends the attempt if that takes too long.
+func (p *pass) caughtUp(status *agentapi.SeedStatus) bool {
+	u := p.u
+	if status.Stage == agentapi.SeedFollowing && status.Streaming && status.LagBytes != nil && *status.LagBytes <= caughtUpLag {
+		if !strings.HasPrefix(u.Progress, rolling) && !strings.HasPrefix(u.Progress, late) {
+			p.progress(string(agentapi.SeedFollowing))
+		}
+		return true
+	}
+	step := strings.TrimSpace(string(status.Stage) + " " + status.Step)
+	if status.TablesTotal > 0 {
+		step += fmt.Sprintf(" (%d of %d tables)", status.TablesDone, status.TablesTotal)
+	}
+	phase, what := v1.UpgradeCatchUp, "follows"
+	switch status.Stage {
+	case agentapi.SeedPreparing:
+		phase, what = v1.UpgradePrepareSource, "is prepared"
+	case agentapi.SeedReplaying, agentapi.SeedConverting, agentapi.SeedCopying:
+		phase, what = v1.UpgradeSeedStandby, "is made"
+	case agentapi.SeedJoining, agentapi.SeedFollowing, agentapi.SeedFailed:
+		if phase = u.Phase; !slices.Contains([]v1.UpgradePhase{v1.UpgradeRollStandbys, v1.UpgradeAwaitSwitchover}, phase) {
+			phase = v1.UpgradeCatchUp
+		}
+	}
+	if lasted, of := p.progress(step); lasted {
+		p.giveUp(fmt.Sprintf("%s made no progress: %s", u.Seed, of))
+		return false
+	}
+	message := fmt.Sprintf("%s %s: %s", u.Seed, what, step)
+	if status.Problem != nil {
+		message += ": " + status.Problem.Message
+	}
+	p.say(phase, "%s", message)
+	return false
+}
+
+// roll tells the standbys, one at a time, to follow the seed. It says whether there is something to do or to wait for.
+func (p *pass) roll() bool {
+	f, u := p.f, p.u
+	for _, name := range u.Rolled {
+		i, exists := f.Instance(name)
+		if !exists || u.Progress == late+name {
+			continue
+		}
+		report, _ := i.Report.Get()
+		waits := p.remake(i, v1.UpgradeRollStandbys)
+		if !waits && f.ReadyAside(i) && report.Streaming {
+			continue
+		}
+		if lasted, _ := p.progress(rolling + name); lasted {
+			u.LastFailure = fmt.Sprintf("%s did not follow %s within %s%s; the upgrade goes on without it", name, u.Seed, rollBound, problemOf(i))
+			u.Progress, p.step.Restart = late+name, ""
+			continue
+		}
+		if !waits {
+			p.say(v1.UpgradeRollStandbys, "waiting for %s to follow %s%s", name, u.Seed, problemOf(i))
+		}
+		return true
+	}
+	var left []facts.Instance
+	for _, i := range f.Instances {
+		if i.Name != f.Holder && !i.Deleting && p.wanted(i.Name) == u.From {
+			left = append(left, i)
+		}
+	}
+	if len(left) == 0 || len(left) == 1 && p.mayNotSwitch() != "" || len(left)-1 < f.Upgrade.SyncRequired {
+		return false
+	}
+	if primary, known := f.Primary(); !known || !primary.Ready() {
+		p.say(v1.UpgradeRollStandbys, "the primary %s is not known to serve", f.Holder)
+		return true
+	}
+	if len(left) > 1 { // the others must be able to take over meanwhile
+		for _, i := range left {
+			if why := f.CannotTakeOver(i); why != "" {
+				p.say(v1.UpgradeRollStandbys, "%s is not as it should be: %s", i.Name, why)
+				return true
+			}
+		}
+	}
+	next := left[len(left)-1].Name
+	u.Rolled = append(u.Rolled, next)
+	u.Progress, u.ProgressAt = rolling+next, at(f.Now)
+	p.say(v1.UpgradeRollStandbys, "%s is the next to run %s", next, u.To)
+	p.step.Recheck = soon
+	return true
+}
+
+// late marks a rolled standby that is not waited for any more.
+const late = "without "
+
+// mayNotSwitch is why the writes may not be moved yet; empty: they may.
+func (p *pass) mayNotSwitch() string {
+	f, u := p.f, p.u
+	if f.Upgrade.Manual && !f.Upgrade.Approved {
+		return "everything is ready; set the annotation " + naming.AnnotationUpgradeSwitchover + " to now"
+	}
+	if u.RetryAt != nil && f.Now.Before(u.RetryAt.Time) {
+		return "the last switchover came to nothing, and is tried again soon: " + u.LastFailure
+	}
+	return ""
+}
+
+// switchover moves the writes to the target, or says why not yet.
+func (p *pass) switchover(target, to string, keepBack bool) {
+	f, u := p.f, p.u
+	under, awaiting := v1.UpgradeSwitchingOver, v1.UpgradeAwaitSwitchover
+	if u.SwitchedOverAt != nil {
+		under, awaiting = v1.UpgradeRollback, v1.UpgradeRollback
+	}
+	primary, known := f.Primary()
+	report, _ := primary.Report.Get()
+	if said := saidOf(report, u.ID, to); known && said != nil {
+		asked := u.AskedAt != nil && !said.Since.Before(u.AskedAt.Add(-clockTolerance))
+		switch {
+		case said.Ended == nil:
+			p.say(under, "moving the writes from %s to %s", f.Holder, target)
+			return
+		case asked && said.Refused != "":
+			p.refuse(said.Refused, said.PauseMillis)
+			return
+		}
+	}
+	if u.AskedAt != nil {
+		if f.Now.Sub(u.AskedAt.Time) > askPatience {
+			p.refuse(fmt.Sprintf("%s did not say how the switchover goes", f.Holder), 0)
+			return
+		}
+		p.say(under, "waiting for %s to move the writes to %s", f.Holder, target)
+		return
+	}
+	if why := p.mayNotSwitch(); why != "" {
+		p.say(awaiting, "%s", why)
+		if p.step.Recheck = rest; u.RetryAt != nil && u.RetryAt.After(f.Now) {
+			p.step.Recheck = min(rest, u.RetryAt.Sub(f.Now))
+		}
+		return
+	}
+	if !known || !primary.Ready() {
+		p.say(awaiting, "the primary %s is not known to serve", f.Holder)
+		return
+	}
+	u.AskedAt = at(f.Now)
+	p.step.Switch = &agentapi.UpgradeSwitchoverRequest{
+		ID: u.ID, Target: target, To: to, MaxPauseMillis: f.Upgrade.MaxPause.Milliseconds(), Reverse: keepBack,
+	}
+	p.say(under, "moving the writes from %s to %s", f.Holder, target)
+}
+
+// saidOf is what the agent says of a switchover of that attempt to that version.
+func saidOf(report agentapi.Status, id, to string) *agentapi.UpgradeSwitchoverStatus {
+	if report.Upgrade == nil || report.Upgrade.Switchover == nil || report.Upgrade.ID != id || report.Upgrade.Switchover.To != to {
+		return nil
+	}
+	return report.Upgrade.Switchover
+}
+
+// refuse takes note of a switchover that came to nothing.
+func (p *pass) refuse(why string, pause int64) {
+	p.u = Refused(p.u, why, p.f.Now)
+	if pause > 0 {
+		p.u.LastWritePause = (time.Duration(pause) * time.Millisecond).String()
+	}
+	p.say("", "the switchover came to nothing, and is tried again soon: %s", why)
+}
+
+func text(problem *agentapi.Problem) string {
+	if problem == nil {
+		return "it failed"
+	}
+	return problem.Message
+}
+
+// problemOf is what is known to be wrong with an instance, in brackets.
+func problemOf(i facts.Instance) string {
+	if problem := i.Problem(); problem != nil {
+		return " (" + problem.Message + ")"
+	}
+	return ""
+}

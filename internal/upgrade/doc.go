@@ -1,0 +1,76 @@
+// Package upgrade decides the next step of a major upgrade: facts in, one Step out. It is pure, and is called by internal/plan. This
+// comment is its specification; that of what an agent does in the Pod is the package comment of internal/agent/generation.
+//
+// # Generations
+//
+// A generation is one PostgreSQL system. During an upgrade there are two, and their majors name them: From and To. The Lease NAME-primary
+// says which is live (annotation pgsteward.io/version; without it the one that the volumes name): its holder is the primary that clients
+// write to, and only members of the live generation elect, promise and count.
+//
+// The other generation has one server that runs read-write by order, the detached one: before the switchover the seed, afterwards the
+// origin, which was the primary. It never holds the Lease, has no role label, is in no Service but the headless one, and its
+// pg_hba.conf lets in nobody but pgsteward's own roles. It has no failover: if it is lost, its generation is dropped. Standbys of its
+// generation follow it by its stable name.
+//
+// Which generation an instance is of is said by agentapi.Member.Version, so by the operator, and by nothing else. The Lease says which of the
+// two is live. So the two sides need no agreement on more than one bit, and that bit is changed by one compare-and-swap.
+//
+// # Who does what
+//
+// The operator says what each instance is to be, in the file that agents read; the agents do what is missing, and say what there is.
+// Steps whose loss would matter are none of them, but for the switchover, which takes about a second: the agent of the live
+// primary drives it, asked by one request. The phase is derived in every pass from what is observed. The status stores what
+// cannot be observed again, and is written before it is acted on: the choice of the seed and which standbys were rolled, the attempt and
+// its ID, the old image, when the switchover was, and failures.
+//
+// # Phases
+//
+// Each is given with: the observation that it is derived from; what is done; its bound; what a failure does; how it is undone. A crash of
+// operator or agent changes no observation, so it goes on where it was; what is special about that is said.
+//
+//  1. Preflight. Observed: spec.version is above the live major, and no seed is chosen. Done: the live primary's agent looks for what an
+//     upgrade does not carry (internal/agent/preflight), and Ready here looks at the cluster: every instance ready, its agent new
+//     enough, not suspended or fenced, enough standbys left for synchronous commits, no switchover under way. Then seed and ID are chosen: the
+//     standby with the highest number that no commit waits for. Bound: none; a blocker waits for its mending, and the
+//     condition UpgradePreflight says which. Undone: setting version back.
+//  2. PrepareSource. Observed: a seed is chosen, and its agent's stage is Preparing, or is not heard for this ID yet. Done: the seed's
+//     instance gets the new version, so its Pod is made anew from the new image, with the old programs beside them (an init container
+//     copies them); its agent makes publications, replica identities and slots on the live primary. Bound: prepareBound. A failure ends the
+//     attempt. Undone: Revert.
+//  3. SeedStandby. Observed: stage Replaying, Converting or Copying. Done: by the seed's agent. Bound: seedBound without progress (another
+//     step, table or byte).
+//  4. CatchUp. Observed: stage Joining; or Following with more lag than caughtUpLag, or without statistics. Bound: seedBound without progress.
+//  5. RollStandbys. Observed: the seed follows, and a standby of the live generation can be spared. Done: one at a time the standbys are
+//     told the new version; the Pod is made anew from the new image, and its agent copies the seed's data and streams from it. The next only when
+//     the one before streams and the seed still follows. The last standby of the live generation is rolled only when the
+//     switchover may follow at once (approved, and not waiting after a failed one), since then the live generation has no failover.
+//     Bound: rollBound each; then the switchover goes ahead without it, and says so.
+//  6. AwaitSwitchover. Observed: all that can be rolled is, and the switchover may not begin: not approved, or it was refused a moment ago.
+//  7. Switchover. Observed: it may begin, or the live primary's agent says that it is under way. Done: one request to the live
+//     primary's agent. Bound: maxWritePause, by that agent. Refused or too slow: From is open again, nothing is lost, and it is tried again
+//     after switchoverBackoff, which doubles.
+//  8. Observe. Observed: To is live, Origin is known, and the window is open. Done: the origin follows by logical replication. A
+//     problem of the origin is a warning: the way back is gone, and To is not touched. A loss of To's primary is To's failover; the slots
+//     for the way back are gone with it, so the way back is closed, with the reason. Ends: after rollbackWindow, or at once if it is 0.
+//  9. Rollback. Observed: To is live and spec.version is From, within the window. Done: the same request to the live primary's agent, the other
+//     way round. Bound and failure as in Switchover. Afterwards: Revert.
+//  10. Retire. Observed: To is live and the window is over, or the way back is lost. Done: the live primary removes everything logical and puts
+//     back replica identities; then the instances of From are told the new version one at a time, as in RollStandbys, the origin last.
+//     Bound: none, it is retried; each wait has its reason. Not undone.
+//  11. Revert. Observed: From is live, and spec.version is From or the attempt failed, while instances of To exist. Done: the configuration names
+//     no seed any more, so the live primary's agent drops slots and publications, and each instance of To is told From again; its agent
+//     takes its old data if that is whole, and copies it otherwise. One at a time, but the seed, which serves nobody, at once.
+//     Afterwards another attempt, until maxAttempts, then Failed.
+//  12. Done, RolledBack, Failed: nothing is left to do. Failed begins again when spec.version or spec.image changes, or when
+//     the annotation pgsteward.io/upgrade-retry gets another value.
+//
+// # What holds throughout
+//
+//   - Until Switchover the live generation is not changed, but for publications, slots, replica identities and an event trigger, all of
+//     which Revert and Retire remove. Whatever fails before leaves From serving.
+//   - A change of the live primary before Switchover (failover or switchover within From) ends the attempt: its slots are gone.
+//     (From 17 on slots can be synchronized to standbys; not used yet.)
+//   - Nothing else that restarts instances is done during an upgrade, but what mends one that does not work; scaling waits.
+//   - Unknown is never progress: a silent seed is waited for until its bound; a silent live primary stops everything but waiting.
+//   - One disruptive step per pass.
+package upgrade

@@ -1,0 +1,266 @@
+package upgrade_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/upgrade"
+)
+
+// run lets the world go on until it is settled, with what somebody does in between, and asserts in each pass what always holds.
+func run(t *testing.T, w *world, ticks int, meddle func(tick int)) {
+	t.Helper()
+	for tick := range ticks {
+		if meddle != nil {
+			meddle(tick)
+		}
+		before := w.status.DeepCopy()
+		step, f := w.pass()
+		again := upgrade.Next(&f)
+		require.True(t, reflect.DeepEqual(step, again), "deciding twice about the same")
+		require.False(t, f.Holder == step.Restart, "the primary's Pod is made anew\n%s", w)
+		require.False(t, step.Restart != "" && step.Switch != nil, "two things at once\n%s", w)
+		require.True(t, step.Versions[f.Holder] == "", "the primary is told another version\n%s", w)
+		if step.Switch != nil {
+			require.Equal(t, before.ID, step.Switch.ID)
+			require.Contains(t, []string{before.Seed, before.Origin}, step.Switch.Target)
+		}
+		if w.settled() && w.spec == w.live {
+			return
+		}
+		w.tick()
+	}
+	require.Fail(t, "it does not come to an end", "%s", w)
+}
+
+// TestUpgrade: with two, three and five instances nothing goes wrong.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	for _, instances := range []int{2, 3, 5} {
+		t.Run(fmt.Sprint(instances), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(1, instances)
+			w.spec = "17"
+			run(t, w, 1000, nil)
+			assert.Equal(t, v1.UpgradeDone, w.status.Phase)
+			assert.Equal(t, "17", w.live)
+			assert.Equal(t, "700ms", w.status.LastWritePause)
+			assert.Equal(t, 1, w.switchers)
+			for _, s := range w.servers {
+				assert.Equal(t, "17", s.pod)
+			}
+			wanted := []string{"Preflight", "PrepareSource", "SeedStandby", "CatchUp", "RollStandbys", "Switchover", "Observe", "Retire", "Done"}
+			if instances == 2 {
+				wanted = slices.DeleteFunc(wanted, func(phase string) bool { return phase == "RollStandbys" })
+			}
+			assert.Equal(t, wanted, w.log)
+		})
+	}
+}
+
+// TestRollBack: within the window the version is set back.
+func TestRollBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1, 3)
+	w.spec = "17"
+	run(t, w, 1000, func(int) {
+		if w.status != nil && w.status.Phase == v1.UpgradeObserve {
+			w.spec = "15"
+		}
+	})
+	assert.Equal(t, v1.UpgradeRolledBack, w.status.Phase)
+	assert.Equal(t, "15", w.live)
+	for _, s := range w.servers {
+		assert.Equal(t, "15", s.pod)
+	}
+}
+
+// TestCallOff: the version is set back in each phase before the switchover.
+func TestCallOff(t *testing.T) {
+	t.Parallel()
+	for _, phase := range []v1.UpgradePhase{
+		v1.UpgradePreflight, v1.UpgradePrepareSource, v1.UpgradeSeedStandby, v1.UpgradeCatchUp, v1.UpgradeRollStandbys, v1.UpgradeAwaitSwitchover,
+	} {
+		t.Run(string(phase), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(1, 4)
+			w.spec, w.wanted.Manual = "17", true
+			run(t, w, 1000, func(int) {
+				if w.status != nil && w.status.Phase == phase {
+					w.spec = "15"
+				}
+			})
+			assert.Equal(t, v1.UpgradeRolledBack, w.status.Phase)
+			assert.Zero(t, w.switchers)
+		})
+	}
+}
+
+// TestApproval: a switchover that is to be approved waits, with one standby left to the old version.
+func TestApproval(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1, 3)
+	w.spec, w.wanted.Manual = "17", true
+	waited := 0
+	run(t, w, 2000, func(int) {
+		if w.status != nil && w.status.Phase == v1.UpgradeAwaitSwitchover {
+			if waited++; waited == 100 {
+				assert.Contains(t, w.status.Message, "upgrade-switchover")
+				assert.Equal(t, "15", w.servers[1].pod)
+				w.wanted.Approved = true
+			}
+		}
+	})
+	assert.Equal(t, v1.UpgradeDone, w.status.Phase)
+	assert.Greater(t, waited, 99)
+}
+
+// TestBlocked: what speaks against the upgrade is told, nothing is touched, and it goes on when that is mended.
+func TestBlocked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1, 3)
+	w.spec, w.blockers = "17", true
+	run(t, w, 1000, func(tick int) {
+		if tick == 50 {
+			assert.Equal(t, v1.UpgradePreflight, w.status.Phase)
+			f := w.facts()
+			step := upgrade.Next(&f)
+			require.NotNil(t, step.Problem)
+			assert.Contains(t, step.Problem.Message, "there are large objects")
+			assert.Equal(t, v1.ReasonUpgradeBlocked, step.Preflight.Reason)
+			assert.False(t, step.Applies)
+			w.blockers = false
+		}
+	})
+	assert.Equal(t, v1.UpgradeDone, w.status.Phase)
+}
+
+// TestAttempts: seeds that fail are bounded, the cluster is as it was, and another wish begins again.
+func TestAttempts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1, 3)
+	w.spec = "17"
+	for range 2000 {
+		w.pass()
+		w.tick()
+		if s := w.servers[2]; s.stage == "Converting" {
+			s.stage = "Failed"
+		}
+		if w.status.Phase == v1.UpgradeFailed && w.settled() {
+			break
+		}
+	}
+	require.Equal(t, v1.UpgradeFailed, w.status.Phase, "%s", w)
+	assert.EqualValues(t, 3, w.status.Attempt)
+	assert.Contains(t, w.status.LastFailure, "pg_upgrade failed")
+	f := w.facts()
+	step := upgrade.Next(&f)
+	require.NotNil(t, step.Problem)
+	assert.Equal(t, v1.ReasonUpgradeFailed, step.Problem.Reason)
+	assert.False(t, step.Applies || step.Waits)
+	w.wanted.Retry = "again"
+	run(t, w, 1000, nil)
+	assert.Equal(t, v1.UpgradeDone, w.status.Phase)
+}
+
+// TestSimulate: seeds fail, primaries change, switchovers are refused, standbys vanish, and somebody changes their mind. It always comes
+// to an end, with every instance of the live version.
+func TestSimulate(t *testing.T) {
+	t.Parallel()
+	ends := map[v1.UpgradePhase]int{}
+	for seed := range int64(300) {
+		w := newWorld(seed, 2+int(seed%4))
+		w.spec, w.faults = "17", 0.03
+		if seed%5 == 0 {
+			w.wanted.Window = 0
+		}
+		undecided := seed%3 == 0
+		run(t, w, 20000, func(tick int) {
+			if tick > 3000 {
+				w.faults, undecided = 0, false
+			}
+			open := w.status == nil || w.status.Phase != v1.UpgradeRetire && w.status.Phase != v1.UpgradeDone
+			if undecided && open && w.random.Intn(50) == 0 {
+				w.spec = map[string]string{"15": "17", "17": "15"}[w.spec]
+			}
+			if w.status != nil && w.status.Phase == v1.UpgradeFailed {
+				w.spec = w.live // somebody gives it up
+			}
+			if w.live == "17" && w.spec == "15" && !open {
+				w.spec = "17" // the schema refuses the rest
+			}
+		})
+		ends[w.status.Phase]++
+	}
+	t.Log(ends)
+	assert.Positive(t, ends[v1.UpgradeDone])
+	assert.Positive(t, ends[v1.UpgradeRolledBack])
+}
+
+// TestSilentSeed: a seed that is never heard ends the attempt.
+func TestSilentSeed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1, 3)
+	w.spec = "17"
+	began := w.now
+	for range 500 {
+		w.pass()
+		w.tick()
+		if w.status.Seed != "" {
+			w.servers[2].starts = 5
+		}
+		if w.status.LastFailure != "" {
+			break
+		}
+	}
+	assert.Contains(t, w.status.LastFailure, "nothing was heard of prod-db-3")
+	assert.InDelta(t, 15*time.Minute, w.now.Sub(began), float64(2*time.Minute))
+	assert.Equal(t, "15", w.live)
+}
+
+// TestWrongImage: an image of another major ends the upgrade at once, and another one begins it again.
+func TestWrongImage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1, 3)
+	w.spec = "17"
+	w.image = facts.Problem{Reason: v1.ReasonImageMajorMismatch, Message: "the image has PostgreSQL 15, not 17"}
+	began := w.now
+	for w.status == nil || w.status.Phase != v1.UpgradeFailed || !w.settled() {
+		w.pass()
+		w.tick()
+		require.Less(t, w.now.Sub(began), 10*time.Minute, "%s", w)
+	}
+	assert.Contains(t, w.status.LastFailure, "the image has PostgreSQL 15, not 17")
+	w.image, w.wanted.Retry = facts.Problem{}, "again"
+	run(t, w, 1000, nil)
+	assert.Equal(t, v1.UpgradeDone, w.status.Phase)
+}
+
+// TestNoImage: an image that cannot be pulled is waited for; when the spec names another one, that is taken at once.
+func TestNoImage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1, 3)
+	w.spec = "17"
+	w.image = facts.Problem{Reason: v1.ReasonImagePullFailed, Message: "there is no such image"}
+	for range 20 {
+		w.pass()
+		w.tick()
+	}
+	assert.Equal(t, v1.UpgradePrepareSource, w.status.Phase, "%s", w)
+	assert.Contains(t, w.status.Message, "there is no such image")
+	w.changed = true
+	step, _ := w.pass()
+	assert.Equal(t, "prod-db-3", step.Restart)
+	w.image = facts.Problem{}
+	run(t, w, 1000, nil)
+	assert.Equal(t, v1.UpgradeDone, w.status.Phase)
+	assert.EqualValues(t, 1, w.status.Attempt)
+}
