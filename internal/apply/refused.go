@@ -3,6 +3,7 @@ package apply
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,6 +56,8 @@ func classify(err error, object string) error {
 	switch {
 	case err == nil:
 		return nil
+	case wasReplaced(err):
+		return fmt.Errorf("writing %s, which was replaced since it was observed: %w", object, err)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		reason = v1.ReasonNamespaceTerminating
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
@@ -65,4 +68,13 @@ func classify(err error, object string) error {
 		return fmt.Errorf("writing %s: %w", object, err)
 	}
 	return &Refused{Reason: reason, Message: fmt.Sprintf("The API server refuses %s: %v", object, err)}
+}
+
+// wasReplaced says whether the write was refused because the object of that name has another UID than the one it was meant for.
+func wasReplaced(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.IsInvalid(err) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }

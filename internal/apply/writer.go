@@ -84,6 +84,9 @@ func (w *Writer) object(ctx context.Context, owner *v1.PostgresCluster, live Liv
 		return err
 	}
 	setAnnotation(want, naming.AnnotationAppliedHash, hash)
+	if have != nil { // what was decided from one that is gone by now is not to be written to a new one of its name: a conflict
+		want.SetUID(have.GetUID())
+	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	err = w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(want), client.FieldOwner(naming.FieldManager), client.ForceOwnership)

@@ -34,6 +34,8 @@ type Input struct {
 	// SystemIdentifier is empty while it is not known, and Holder, the instance that holds the Lease, while nobody does.
 	SystemIdentifier string
 	Holder           string
+	// OnlyRemembered says that only volumes name the system: new ones are not said to have its data.
+	OnlyRemembered bool
 	// Volumes are the volumes that exist: what cannot be changed of them is left as it is.
 	Volumes []facts.Volume
 	// RepositoryVolume is that of the backups; nil: there is none. RepositoryImage is the image that its host is to have; empty: the spec's.

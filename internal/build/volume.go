@@ -32,7 +32,11 @@ func dataVolume(in Input, m plan.Member) Object {
 	c := in.Cluster
 	size, class, primary := StorageSize(c), c.Spec.Storage.StorageClassName, in.Holder == m.Name
 	system, version := in.SystemIdentifier, in.live()
-	if i := slices.IndexFunc(in.Volumes, func(v facts.Volume) bool { return v.Instance == m.Name }); i >= 0 {
+	i := slices.IndexFunc(in.Volumes, func(v facts.Volume) bool { return v.Instance == m.Name })
+	if in.OnlyRemembered && i < 0 {
+		system = ""
+	}
+	if i >= 0 {
 		size, class = unchangeable(in.Volumes[i], size, class)
 		primary = primary || in.Holder == "" && in.Volumes[i].WasPrimary
 		if in.Upgrade != nil && in.Volumes[i].SystemIdentifier != "" {

@@ -41,6 +41,10 @@ func TestVolumes(t *testing.T) {
 		resources: {requests: {storage: 10Gi}}
 	`, claim.Object["spec"])
 	assert.Equal(t, map[string]string{"pgsteward.io/system-identifier": "7123", "pgsteward.io/version": "17"}, claim.GetAnnotations())
+
+	in.OnlyRemembered, in.Volumes = true, []facts.Volume{{Instance: "prod-db-1", SystemIdentifier: "7123", Version: "17"}}
+	assert.Equal(t, "7123", find(t, in, "PersistentVolumeClaim", "prod-db-1-data").GetAnnotations()["pgsteward.io/system-identifier"])
+	assert.Empty(t, find(t, in, "PersistentVolumeClaim", "prod-db-2-data").GetAnnotations(), "a new one is forgotten with the old one")
 }
 
 // TestVolumeOwners: the deletion policy is obeyed by the garbage collector, even while the operator is down.

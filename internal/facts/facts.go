@@ -71,6 +71,8 @@ type Cluster struct {
 	SecretsUnknownFor time.Duration
 	// SystemIdentifier of the PostgreSQL system; empty while none is known.
 	SystemIdentifier string
+	// OnlyRemembered says that neither the status nor the Lease names the system, only volumes: it is forgotten if they go.
+	OnlyRemembered bool
 	// Holder is the instance that the Lease names; empty if none.
 	Holder string
 	// Wish is the instance that a user wants to be primary, or naming.SwitchoverBest; empty: none is wished.
@@ -226,7 +228,8 @@ type Volume struct {
 	Class string
 	// Bytes is the size that it asks for.
 	Bytes int64
-	// SystemIdentifier and Version are those of its data, as noted when it was last in use; empty if unknown.
+	// SystemIdentifier and Version are those of its data, as noted when it was last in use; empty if unknown, or if it is being
+	// deleted: what it has goes with it.
 	SystemIdentifier string
 	Version          string
 	// Node is the one node from which it can be reached, if it is bound to one; unknown if it is not, or was not asked for.

@@ -129,7 +129,10 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 			f.SystemIdentifier = cmp.Or(said, f.SystemIdentifier)
 		}
 	}
-	f.SystemIdentifier = cmp.Or(f.SystemIdentifier, systemOfVolumes(f.Volumes))
+	if f.SystemIdentifier == "" {
+		f.SystemIdentifier = systemOfVolumes(f.Volumes)
+		f.OnlyRemembered = f.SystemIdentifier != ""
+	}
 	f.Live = liveVersion(c, &f, lease)
 	f.Upgrade, f.Images = upgradeFacts(c), imagesOf(c, &f, objects)
 	f.Upgrade.Versions = wanted.Versions
@@ -252,14 +255,16 @@ func volumes(objects Objects, cluster string) []facts.Volume {
 		}
 		size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 		v := facts.Volume{
-			Instance:         instance,
-			Ordinal:          ordinal,
-			Bound:            claim.Spec.VolumeName != "",
-			Deleting:         !claim.DeletionTimestamp.IsZero(),
-			Bytes:            size.Value(),
-			SystemIdentifier: claim.Annotations[naming.AnnotationSystemIdentifier],
-			Version:          claim.Annotations[naming.AnnotationVersion],
-			WasPrimary:       claim.Annotations[naming.AnnotationDataRole] == naming.RolePrimary,
+			Instance: instance,
+			Ordinal:  ordinal,
+			Bound:    claim.Spec.VolumeName != "",
+			Deleting: !claim.DeletionTimestamp.IsZero(),
+			Bytes:    size.Value(),
+		}
+		if !v.Deleting {
+			v.SystemIdentifier = claim.Annotations[naming.AnnotationSystemIdentifier]
+			v.Version = claim.Annotations[naming.AnnotationVersion]
+			v.WasPrimary = claim.Annotations[naming.AnnotationDataRole] == naming.RolePrimary
 		}
 		if claim.Spec.StorageClassName != nil {
 			v.Class = *claim.Spec.StorageClassName

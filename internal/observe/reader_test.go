@@ -377,7 +377,13 @@ func TestObserveLease(t *testing.T) {
 	assert.Equal(t, "2", w.observe().Facts.SystemIdentifier)
 	w.cluster.Status.SystemIdentifier = "1"
 	assert.Equal(t, "1", w.observe().Facts.SystemIdentifier)
-	assert.Equal(t, "3", newWorld(t, volume).observe().Facts.SystemIdentifier)
+	assert.False(t, w.observe().Facts.OnlyRemembered)
+	remembered := newWorld(t, volume).observe().Facts
+	assert.Equal(t, "3", remembered.SystemIdentifier)
+	assert.True(t, remembered.OnlyRemembered)
+	volume.DeletionTimestamp, volume.Finalizers = new(metav1.Now()), []string{"kubernetes.io/pvc-protection"}
+	going := newWorld(t, volume).observe().Facts
+	assert.False(t, going.HasData(), "what a volume that goes has, goes with it")
 
 	empty := parse(t, &coordinationv1.Lease{}, `metadata: {name: prod-db-primary}`)
 	assert.Empty(t, newWorld(t, empty).observe().Facts.Holder)

@@ -42,7 +42,6 @@ func Compute(in Input) v1.PostgresClusterStatus {
 	s := v1.PostgresClusterStatus{
 		ObservedGeneration: f.Generation,
 		Version:            in.Previous.Version,
-		SystemIdentifier:   f.SystemIdentifier,
 		CurrentPrimary:     f.Holder,
 		Replicas:           int32(len(f.Instances)), //nolint:gosec // at most a few dozen
 		Selector:           selector(f.Name),
@@ -50,6 +49,9 @@ func Compute(in Input) v1.PostgresClusterStatus {
 		Switchover:         in.Previous.Switchover,
 		Upgrade:            in.Previous.Upgrade,
 		Conditions:         slices.Clone(in.Previous.Conditions),
+	}
+	if !f.OnlyRemembered {
+		s.SystemIdentifier = f.SystemIdentifier
 	}
 	if in.Decision.UpgradeStatus != nil {
 		s.Upgrade = in.Decision.UpgradeStatus

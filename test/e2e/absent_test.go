@@ -85,7 +85,7 @@ func TestOtherMajor(t *testing.T) {
 	require.ErrorContains(t, kube.Create(t.Context(), wrong.DeepCopy()), "db-1-data", "the webhook says so at once")
 	wrong.Annotations = warnOnly
 	other := create(t, wrong)
-	other.waitDegraded(t, v1.ReasonDataVersionMismatch, "db-1-data", "PostgreSQL 17", "spec.version is 16")
+	other.waitDegraded(t, v1.ReasonDataVersionMismatch, "db-1-data", "PostgreSQL 17", "the cluster's is 16")
 	require.Empty(t, other.pods(t), "nothing may start on it")
 	require.Equal(t, v1.PhaseFailed, other.get(t).Status.Phase)
 	other.delete(t)
