@@ -57,7 +57,7 @@ func startForBackups(c *testCluster, name string) *testAgent {
 
 func (a *testAgent) archived() {
 	a.cluster.t.Helper()
-	wal := a.ask("SELECT pg_walfile_name(pg_switch_wal())")
+	wal := a.ask("SELECT pg_walfile_name(pg_switch_wal() - 1) FROM pg_logical_emit_message(false, 'test', 'x')")
 	require.EventuallyWithT(a.cluster.t, func(t *assert.CollectT) {
 		last, err := a.query("postgres", "SELECT last_archived_wal FROM pg_stat_archiver")
 		assert.NoError(t, err)

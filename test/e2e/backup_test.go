@@ -54,7 +54,7 @@ func TestBackupS3(t *testing.T) {
 	t.Run("the store is down", func(t *testing.T) {
 		s.stop(t)
 		c.write(t, "while the store was down")
-		c.superuser(t, c.primaryPod(t), "SELECT pg_switch_wal()")
+		c.switchWAL(t)
 		eventually(t, boundBackup, "it is said", func(collect *assert.CollectT) {
 			c.requireArchiving(collect, metav1.ConditionFalse, storeName+"."+namespace+".svc")
 		})
@@ -62,7 +62,7 @@ func TestBackupS3(t *testing.T) {
 		c.waitReady(t)
 		c.write(t, "and is still down")
 		s.start(t)
-		wal := c.superuser(t, c.primaryPod(t), "SELECT pg_walfile_name(pg_switch_wal())")
+		wal := c.switchWAL(t)
 		c.waitArchived(t, wal)
 		eventually(t, boundBackup, "all is well again", func(collect *assert.CollectT) {
 			c.requireArchiving(collect, metav1.ConditionTrue, "")
@@ -71,13 +71,13 @@ func TestBackupS3(t *testing.T) {
 	})
 	t.Run("the credentials are wrong", func(t *testing.T) {
 		s.setKey(t, "wrong")
-		c.superuser(t, c.primaryPod(t), "SELECT pg_switch_wal()")
+		c.switchWAL(t)
 		eventually(t, boundBackup, "it is said", func(collect *assert.CollectT) {
 			c.requireArchiving(collect, metav1.ConditionFalse, "403")
 		})
 		c.write(t, "with the wrong key")
 		s.setKey(t, storeKey)
-		c.waitArchived(t, c.superuser(t, c.primaryPod(t), "SELECT pg_walfile_name(pg_switch_wal())"))
+		c.waitArchived(t, c.switchWAL(t))
 		eventually(t, boundBackup, "all is well again", func(collect *assert.CollectT) { c.requireArchiving(collect, metav1.ConditionTrue, "") })
 	})
 	t.Run("all of that is recovered", func(t *testing.T) {
@@ -139,7 +139,7 @@ func backUpAndRecover(t *testing.T, wanted *v1.PostgresCluster) {
 		c.waitServed(t, "after")
 		moment = c.superuser(t, c.primaryPod(t), "SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') FROM pg_sleep(1)")
 		c.sql(t, naming.ServiceRW(c.name), "SELECT pg_sleep(1); DROP TABLE seen")
-		c.waitArchived(t, c.superuser(t, c.primaryPod(t), "SELECT pg_walfile_name(pg_switch_wal())"))
+		c.waitArchived(t, c.switchWAL(t))
 	})
 	t.Run("a backup by hand after the failover", func(t *testing.T) {
 		require.NoError(t, kube.Create(t.Context(), &v1.PostgresBackup{ObjectMeta: meta(namespace, "by-hand"), Spec: v1.PostgresBackupSpec{Cluster: c.name}}))
@@ -158,7 +158,7 @@ func backUpAndRecover(t *testing.T, wanted *v1.PostgresCluster) {
 			c.disturbed(t, "disturbed", func() {
 				mustKubectl(t, "-n", namespace, "delete", "pod", naming.Pod(naming.Repository(c.name)), "--force", "--grace-period=0")
 			})
-			c.waitArchived(t, c.superuser(t, c.primaryPod(t), "SELECT pg_walfile_name(pg_switch_wal())"))
+			c.waitArchived(t, c.switchWAL(t))
 		})
 	}
 	t.Run("it is recovered to before that", func(t *testing.T) {
@@ -201,6 +201,12 @@ func (c cluster) disturbed(t *testing.T, name string, disturb func()) {
 		require.Equal(collect, v1.BackupCompleted, b.Status.Phase, b.Status.Message)
 	})
 	t.Logf("it was begun %d times", c.backup(t, name).Status.Attempts)
+}
+
+// switchWAL ends the primary's file of WAL, which has something, and returns its name.
+func (c cluster) switchWAL(t require.TestingT) string {
+	// At a boundary between files, pg_walfile_name names the next one since PostgreSQL 17.
+	return c.superuser(t, c.primaryPod(t), "SELECT pg_walfile_name(pg_switch_wal() - 1) FROM pg_logical_emit_message(false, 'e2e', 'x')")
 }
 
 // waitArchived waits until the file of WAL is in the repository.
