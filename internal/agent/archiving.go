@@ -8,6 +8,7 @@ import (
 
 	"github.com/pgsteward/pgsteward/internal/agent/sql"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/postgres"
 )
 
 // watchArchiver looks after a primary's archiver.
@@ -85,6 +86,41 @@ func (a *Agent) archiveAgain() {
 // stays here.
 func (a *Agent) archivingFails() bool {
 	return a.backups.archive != nil && a.backups.archive.Failing != nil
+}
+
+// archiverPatience is for how long a server that stops waits for an archiver that gets nothing done.
+const archiverPatience = 15 * time.Second
+
+// lastWAL is the WAL that a server archives before it ends.
+type lastWAL struct {
+	// waiting is how many bytes of it there were at since, when the archiver last got something done.
+	waiting int64
+	since   time.Time
+	held    bool
+}
+
+// stuck says whether the archiver has got nothing done for its patience.
+func (l *lastWAL) stuck(waiting int64, now time.Time) bool {
+	if l.since.IsZero() || waiting < l.waiting {
+		l.waiting, l.since = waiting, now
+	}
+	return now.Sub(l.since) >= archiverPatience
+}
+
+// watchLastWAL ends the archiver of a server that is shut down but for its last WAL, if the repository takes none: PostgreSQL tries six
+// times before it ends, and each time can take half a minute. What is not archived stays here, and is archived at the next start.
+func (a *Agent) watchLastWAL(w *world) {
+	l := &a.backups.last
+	if l.held || a.config.Backup == nil || w.found.Control.State != postgres.StateShutdown {
+		return
+	}
+	waiting, err := a.volume.WaitingWAL()
+	if err != nil || !l.stuck(waiting, w.now) {
+		return
+	}
+	l.held = true
+	a.log.Warn("The repository takes no WAL: stopping without", "waiting", waiting)
+	a.holdArchive(true)
 }
 
 // holdArchive keeps PostgreSQL from archiving while it stops for a hand-over: a repository that does not answer would make writes wait.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -48,5 +49,27 @@ func TestAgent_whileStopped_archive(t *testing.T) {
 		a.switching.end(0, nil)
 		assert.Nil(t, a.whileStopped(w))
 		assert.NoFileExists(t, a.options.Paths.holdArchive(), "once")
+	}
+}
+
+// TestLastWAL: a server that stops waits for an archiver only as long as it gets something done.
+func TestLastWAL(t *testing.T) {
+	t.Parallel()
+	const file = 16 << 20
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for name, test := range map[string]struct {
+		waiting []int64 // each 5 s
+		want    []bool
+	}{
+		"nothing gets done":             {[]int64{file, file, file, file}, []bool{false, false, false, true}},
+		"one after the other":           {[]int64{3 * file, 2 * file, 2 * file, file, file, 0}, []bool{false, false, false, false, false, false}},
+		"it gets stuck":                 {[]int64{2 * file, file, file, file, file}, []bool{false, false, false, false, true}},
+		"more is no progress":           {[]int64{file, file, 2 * file, 2 * file}, []bool{false, false, false, true}},
+		"nothing waits, and it lingers": {[]int64{0, 0, 0, 0}, []bool{false, false, false, true}},
+	} {
+		l := lastWAL{}
+		for i, waiting := range test.waiting {
+			assert.Equal(t, test.want[i], l.stuck(waiting, start.Add(time.Duration(i)*5*time.Second)), "%s: %d", name, i)
+		}
 	}
 }

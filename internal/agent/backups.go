@@ -44,6 +44,7 @@ type backups struct {
 	archive   *agentapi.Archive
 	askedAt   time.Time
 	rearchive time.Time // the start of the server whose WAL was seen to
+	last      lastWAL
 }
 
 // backupWork is the folder of pgBackRest's files, holdArchive the file that ends archiving while it exists.

@@ -285,6 +285,7 @@ func (a *Agent) stop(ctx context.Context, w *world) outcome {
 		return result
 	}
 	if w.server.Stopping == 0 {
+		a.backups.last = lastWAL{}
 		a.holdArchive(h.active() && h.target != "" || a.archivingFails())
 		a.server.Stop(supervise.Fast)
 		a.log.Info("Stopping PostgreSQL", "rule", w.decision.Rule, "reason", w.decision.Reason)
@@ -296,5 +297,6 @@ func (a *Agent) stop(ctx context.Context, w *world) outcome {
 		a.observer.Close()
 		return result
 	}
+	a.watchLastWAL(w)
 	return result
 }
