@@ -44,11 +44,11 @@ func (a *Agent) checkUpgrade(ctx context.Context, w *world) {
 	if p.result != nil && p.result.To == upgrade.To {
 		a.upgradeStatus.Preflight = p.result
 	}
-	current := fingerprint(upgrade.From, upgrade.To, upgrade.ToVersion, upgrade.Method, a.config.Parameters, w.server.PID)
+	current := fingerprint(upgrade.From, upgrade.To, upgrade.ToVersion, upgrade.Method, upgrade.OneWay, a.config.Parameters, w.server.PID)
 	if !p.task.isDone() || p.task != nil && p.task.name == current && w.now.Before(p.next) {
 		return
 	}
-	in := preflight.Input{ToVersion: upgrade.ToVersion, Method: upgrade.Method, Parameters: a.config.Parameters}
+	in := preflight.Input{ToVersion: upgrade.ToVersion, Method: upgrade.Method, OneWay: upgrade.OneWay, Parameters: a.config.Parameters}
 	var errFrom, errTo, errSpace error
 	in.From, errFrom = strconv.Atoi(upgrade.From)
 	in.To, errTo = strconv.Atoi(upgrade.To)

@@ -26,6 +26,8 @@ type Upgrade struct {
 	To   string `json:"to"`
 	// ToVersion is what the image of To has, such as 18.6; for Check; empty: it is not known before it runs.
 	ToVersion string `json:"toVersion,omitempty"`
+	// OneWay says that there is to be no way back; for Check.
+	OneWay bool `json:"oneWay,omitempty"`
 	// Check asks the live primary for a preflight: Status.Upgrade.Preflight. It may be set without a Seed, and without an ID.
 	Check bool `json:"check,omitempty"`
 	// Seed is the instance that makes, and is, the first server of To; empty: there is none yet.

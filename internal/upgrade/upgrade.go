@@ -53,7 +53,7 @@ func (p *pass) told() {
 	f, u := p.f, p.u
 	if u == nil || u.Phase.Final() {
 		if to := f.Upgrade.Check; later(to, f.Live) {
-			p.step.Config = &agentapi.Upgrade{From: f.Live, To: to, ToVersion: f.Upgrade.Versions[to], Check: true}
+			p.step.Config = &agentapi.Upgrade{From: f.Live, To: to, ToVersion: f.Upgrade.Versions[to], OneWay: f.Upgrade.Window == 0, Check: true}
 		}
 		return
 	}
@@ -65,7 +65,7 @@ func (p *pass) told() {
 		config.Origin = u.Origin
 	}
 	if config.Check {
-		config.ToVersion = f.Upgrade.Versions[u.To]
+		config.ToVersion, config.OneWay = f.Upgrade.Versions[u.To], f.Upgrade.Window == 0
 	}
 	switch f.Upgrade.Method {
 	case v1.UpgradePhysical:

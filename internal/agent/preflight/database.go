@@ -119,6 +119,17 @@ var followChecks = []check{
 		message: "Rows are written on the new server as the table's owner, to whom row security is applied by FORCE ROW LEVEL SECURITY: ALTER TABLE … NO FORCE ROW LEVEL SECURITY, or give the owner BYPASSRLS, until the upgrade is over",
 	},
 	{
+		name: "OwnersFunctions", severity: agentapi.SeverityBlocker, applies: func(in Input) bool { return in.returns() && in.From < 16 },
+		query: function + ` FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner AND NOT r.rolsuper WHERE p.oid >= 16384 AND EXISTS (
+			SELECT FROM pg_depend d WHERE d.refclassid = 'pg_proc'::regclass AND d.refobjid = p.oid AND (d.classid IN ('pg_operator'::regclass, 'pg_type'::regclass)
+				OR d.classid = 'pg_constraint'::regclass
+				OR d.classid = 'pg_class'::regclass AND EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = d.objid)
+				OR d.classid = 'pg_attrdef'::regclass AND EXISTS (SELECT FROM pg_attrdef f JOIN pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
+					WHERE f.oid = d.objid AND a.attgenerated <> '')))`,
+		message: "Functions of users in constraints, domains, generated columns, indexes, operators or types: on the way back PostgreSQL 15 would run them with the rights of a superuser, since it does not write as the tables' owners yet. " +
+			"Have them owned by a superuser (ALTER FUNCTION … OWNER TO), drop what uses them, or do without a way back: rollbackWindow: \"0\"",
+	},
+	{
 		name: "UnloggedTables", severity: agentapi.SeverityWarning, applies: Input.follows,
 		query:   relation + userRelations + `WHERE c.relkind = 'r' AND c.relpersistence = 'u'`,
 		message: "Unlogged tables are empty on the new server: fill them again, or ALTER TABLE … SET LOGGED before",

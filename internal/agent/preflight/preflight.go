@@ -30,6 +30,8 @@ type Input struct {
 	ToVersion string
 	// Method is how the data is to be made; empty: pg_upgrade if it can be used, else a logical copy.
 	Method agentapi.UpgradeMethod
+	// OneWay says that there is to be no way back.
+	OneWay bool
 	// Parameters are those that the user has set.
 	Parameters map[string]string
 	// FreeBytes is what is free on the data volume.
@@ -38,6 +40,9 @@ type Input struct {
 
 // follows says whether logical replication is part of it.
 func (in Input) follows() bool { return in.Method != agentapi.MethodInPlace }
+
+// returns says whether the old server may come to follow the new one.
+func (in Input) returns() bool { return in.follows() && !in.OneWay }
 
 // converts says whether pg_upgrade may be part of it.
 func (in Input) converts() bool { return in.Method != agentapi.MethodLogical }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -109,6 +110,39 @@ func TestCheck(t *testing.T) {
 	assert.Equal(t, "app", find(findings, "LargeObjects").Database)
 	assert.Equal(t, blocker, findings[0].Severity, "blockers come first")
 	checkMethods(t, server)
+}
+
+// TestCheck_functions: before 16, what users put into constraints and the like would run as a superuser on the way back.
+func TestCheck_functions(t *testing.T) {
+	server := someServer(t)
+	server.Exec("postgres", strings.Join([]string{
+		"CREATE ROLE clerk", "GRANT CREATE ON SCHEMA public TO clerk", "SET ROLE clerk",
+		"CREATE FUNCTION checked(int) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN true; END'",
+		"CREATE FUNCTION computed(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 1; END'",
+		"CREATE FUNCTION indexed(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 1; END'",
+		"CREATE FUNCTION typed(int) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN true; END'",
+		"CREATE FUNCTION harmless(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 1; END'",
+		"CREATE DOMAIN small AS int CHECK (typed(VALUE))",
+		"CREATE TABLE t (a int CHECK (checked(a)), b int GENERATED ALWAYS AS (computed(a)) STORED, c int DEFAULT harmless(1))",
+		"CREATE INDEX ON t (indexed(a))", "CREATE VIEW v AS SELECT harmless(a) FROM t",
+		"RESET ROLE", "CREATE FUNCTION ours(int) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN true; END'", "CREATE TABLE u (a int CHECK (ours(a)))",
+	}, "; "))
+	for name, in := range map[string]Input{
+		"there is no way back":             {From: 15, To: 17, OneWay: true},
+		"it writes as the tables' owners":  {From: 16, To: 17},
+		"nothing follows after pg_upgrade": {From: 15, To: 17, Method: agentapi.MethodInPlace},
+	} {
+		in.FreeBytes = plenty
+		findings, err := Check(t.Context(), server.Open, in)
+		require.NoError(t, err)
+		assert.Nil(t, find(findings, "OwnersFunctions"), name)
+	}
+	findings, err := Check(t.Context(), server.Open, Input{From: 15, To: 17, FreeBytes: plenty})
+	require.NoError(t, err)
+	found := find(findings, "OwnersFunctions")
+	require.NotNil(t, found)
+	assert.Equal(t, blocker, found.Severity)
+	assert.ElementsMatch(t, []string{"public.checked(integer)", "public.computed(integer)", "public.indexed(integer)", "public.typed(integer)"}, found.Objects)
 }
 
 // checkMethods looks at the same server with other ways to upgrade.
