@@ -69,15 +69,22 @@ func (a *Agent) openLocal(ctx context.Context, database string) (*pgx.Conn, erro
 	return c, nil
 }
 
+// maySettle says whether this belongs to the live generation, and nothing that a major upgrade left is needed: the way there and the way
+// back need it, until there is none any more.
+func (a *Agent) maySettle(w *world) bool {
+	u := a.config.Upgrade
+	live := w.view.Known && w.view.LiveVersion == strconv.Itoa(a.major) // the lease says so, and not just the configuration
+	needed := u != nil && !u.Retire && (w.view.LiveVersion != u.From || u.Seed == a.options.Instance || w.view.Holder == a.options.Instance)
+	return live && !needed && !a.switching.active() && !w.now.Before(a.settleNext)
+}
+
 // settle removes what a major upgrade left on the volume of an instance that belongs to the live generation; it returns what to wait for,
 // or nil. Data of the instance's own version is removed only if the marker says that it cannot be used.
 func (a *Agent) settle(ctx context.Context, w *world) *outcome {
 	a.leaveAside()
 	u := a.config.Upgrade
-	if err, isNew := a.settling.result(); isNew {
-		if err != nil {
-			a.log.Warn("Removing what a major upgrade left failed", "error", err)
-		}
+	if err, isNew := a.settling.result(); isNew && err != nil {
+		a.log.Warn("Removing what a major upgrade left failed", "error", err)
 	}
 	if !a.settling.isSettled() {
 		if w.found.Complete {
@@ -85,11 +92,8 @@ func (a *Agent) settle(ctx context.Context, w *world) *outcome {
 		}
 		return &outcome{state: agentapi.StateWaiting, notReady: "data of an earlier version is being removed"}
 	}
-	live := w.view.Known && w.view.LiveVersion == strconv.Itoa(a.major) // the lease says so, and not just the configuration
-	// The way there and the way back need it: until there is none any more.
 	holds := w.view.Holder == a.options.Instance
-	needed := u != nil && !u.Retire && (w.view.LiveVersion != u.From || u.Seed == a.options.Instance || holds)
-	if !live || needed || a.switching.active() || w.now.Before(a.settleNext) {
+	if !a.maySettle(w) {
 		return nil
 	}
 	marker, err := generation.ReadMarker(a.volume)

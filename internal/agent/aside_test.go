@@ -78,9 +78,9 @@ func (a *testAgent) volumeHas(major string) {
 // over, and after that everything is as it was, and another attempt succeeds.
 func TestUpgradeSeed(t *testing.T) { //nolint:paralleltest // it takes the machine
 	c, w := newWrittenCluster(t)
-	first, second, third := c.agents["db-1"], c.agents["db-2"], c.agents["db-3"]
+	first, second := c.agents["db-1"], c.agents["db-2"]
 	c.seed("a1")
-	third = c.repod("db-3")
+	third := c.repod("db-3")
 	for _, stage := range []agentapi.SeedStage{
 		agentapi.SeedPreparing, agentapi.SeedReplaying, agentapi.SeedConverting, agentapi.SeedJoining, agentapi.SeedFollowing,
 	} {

@@ -42,7 +42,7 @@ func TestRetention(t *testing.T) {
 		primary.archived()
 		id := fmt.Sprintf("backup-%d", n)
 		if n == 3 {
-			time.Sleep(20 * time.Second) // pgBackRest may take that long until it removes something, and the third is to be within the period
+			time.Sleep(20 * time.Second) //nolint:forbidigo // age is what matters: pgBackRest may take that long until it removes something, and the third is to be within the period
 			retention = time.Since(last)
 		}
 		require.NoError(t, primary.agent.backups.runner.Begin(context.Background(), backrest.Job{

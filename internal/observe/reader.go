@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -111,13 +112,13 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 
 		SecretsUnknownFor: secretsUnknownFor,
 	}
-	if f.Deleting {
-		f.DeletedAt = c.DeletionTimestamp.Time
-	}
+	f.DeletedAt = ptr.Deref(c.DeletionTimestamp, metav1.Time{}).Time
 	host, hostTarget := repositoryTarget(c, objects)
-	if f.Instances, err = r.instances(ctx, c, objects, o.Credentials, wanted, hostTarget); err != nil {
+	var targets []Target
+	if f.Instances, targets, err = r.instances(ctx, c, objects, wanted); err != nil {
 		return Observation{}, err
 	}
+	r.hear(c, f.Instances, append(hostTarget, targets...), o.Credentials.CA)
 	r.askForNodes(ctx, &f, objects)
 	f.OrphanPods = orphans(objects)
 	lease, found := get[*coordinationv1.Lease](objects, "Lease", naming.PrimaryLease(c.Name))
@@ -167,9 +168,8 @@ func replicas(c *v1.PostgresCluster) int {
 	return int(*c.Spec.Replicas)
 }
 
-// instances are those with a StatefulSet, by number, with what their agents say.
-func (r *Reader) instances(ctx context.Context, c *v1.PostgresCluster, objects Objects, secrets credential.Set, wanted Wanted, targets []Target) ([]facts.Instance, error) {
-	var all []facts.Instance
+// instances are those with a StatefulSet, by number, and where their agents are asked.
+func (r *Reader) instances(ctx context.Context, c *v1.PostgresCluster, objects Objects, wanted Wanted) (all []facts.Instance, targets []Target, err error) {
 	for _, object := range objects["StatefulSet"] {
 		set, ok := object.(*appsv1.StatefulSet)
 		if !ok {
@@ -192,14 +192,20 @@ func (r *Reader) instances(ctx context.Context, c *v1.PostgresCluster, objects O
 				targets = append(targets, target)
 			}
 		} else if refused, err := r.refusal(ctx, set); err != nil {
-			return nil, err
+			return nil, nil, err
 		} else {
 			i.Refused = refused
 		}
 		all = append(all, i)
 	}
+	slices.SortFunc(all, func(a, b facts.Instance) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+	return all, targets, nil
+}
+
+// hear adds what the instances' agents say.
+func (r *Reader) hear(c *v1.PostgresCluster, all []facts.Instance, targets []Target, authority credential.KeyPair) {
 	key := client.ObjectKeyFromObject(c)
-	r.Agents.Follow(key, targets, secrets.CA)
+	r.Agents.Follow(key, targets, authority)
 	for n := range all {
 		if all[n].Pod != nil {
 			all[n].Report, all[n].UnheardFor = r.Agents.Report(key, all[n].Name, all[n].Pod.UID)
@@ -207,8 +213,6 @@ func (r *Reader) instances(ctx context.Context, c *v1.PostgresCluster, objects O
 			all[n].NeverHeard = !heard && !toldBefore(c, all[n].Name)
 		}
 	}
-	slices.SortFunc(all, func(a, b facts.Instance) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
-	return all, nil
 }
 
 // upToDate says whether the StatefulSet's controller makes Pods as the spec wants them.

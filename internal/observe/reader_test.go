@@ -381,7 +381,7 @@ func TestObserveLease(t *testing.T) {
 	remembered := newWorld(t, volume).observe().Facts
 	assert.Equal(t, "3", remembered.SystemIdentifier)
 	assert.True(t, remembered.OnlyRemembered)
-	volume.DeletionTimestamp, volume.Finalizers = new(metav1.Now()), []string{"kubernetes.io/pvc-protection"}
+	volume.DeletionTimestamp, volume.Finalizers = &metav1.Time{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, []string{"kubernetes.io/pvc-protection"}
 	going := newWorld(t, volume).observe().Facts
 	assert.False(t, going.HasData(), "what a volume that goes has, goes with it")
 

@@ -125,6 +125,8 @@ func same[T any](t *testing.T, want, got T, message string) {
 func harmless(t *testing.T, w *world, f facts.Cluster, d plan.Decision) {
 	t.Helper()
 	switch a := d.Action.(type) {
+	case plan.MakeFinalBackup, plan.SwitchVersion: // packages backup and upgrade have worlds of their own
+		require.Fail(t, "this world has neither backups nor upgrades", "%T", a)
 	case plan.RemoveInstance:
 		require.False(t, f.Deleting)
 		n, ok := naming.Ordinal(f.Name, a.Instance)

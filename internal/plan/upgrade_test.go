@@ -73,7 +73,9 @@ func TestTold_check(t *testing.T) {
 
 	f = given.Cluster("prod-db").HasSystem().Wants("16").Upgrade(facts.Upgrade{Check: "18", Versions: map[string]string{"18": "18.6"}}, nil).
 		With(given.Member(1).Primary().Ready(), given.Member(2).Standby().Ready(), given.Member(3).Standby().Ready()).Facts()
-	assert.Equal(t, &agentapi.Upgrade{From: "16", To: "18", ToVersion: "18.6", Check: true}, plan.Decide(f).Upgrade)
+	assert.Equal(t, &agentapi.Upgrade{From: "16", To: "18", ToVersion: "18.6", Check: true, OneWay: true}, plan.Decide(f).Upgrade)
+	f.Upgrade.Window = time.Hour
+	assert.False(t, plan.Decide(f).Upgrade.OneWay)
 }
 
 // TestUpgradeHoldsOthers: scaling and rolling wait while an upgrade is under way, and what is told can be acted upon.

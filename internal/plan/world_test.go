@@ -252,7 +252,7 @@ func (w *world) apply(n int, f facts.Cluster) {
 func (w *world) act(f facts.Cluster, d plan.Decision) plan.Decision {
 	ordinal := func(instance string) int { n, _ := naming.Ordinal(f.Name, instance); return n }
 	switch a := d.Action.(type) {
-	case plan.None:
+	case plan.None, plan.MakeFinalBackup, plan.SwitchVersion: // the last two: see harmless
 	case plan.Switchover:
 		return w.handOver(f, d, ordinal(a.From), ordinal(a.To))
 	case plan.RestartServer:

@@ -128,24 +128,7 @@ func (p *pass) caughtUp(status *agentapi.SeedStatus) bool {
 // roll tells the standbys, one at a time, to follow the seed. It says whether there is something to do or to wait for.
 func (p *pass) roll() bool {
 	f, u := p.f, p.u
-	for _, name := range u.Rolled {
-		i, exists := f.Instance(name)
-		if !exists || u.Progress == late+name {
-			continue
-		}
-		report, _ := i.Report.Get()
-		waits := p.remake(i, v1.UpgradeRollStandbys)
-		if !waits && f.ReadyAside(i) && report.Streaming {
-			continue
-		}
-		if lasted, _ := p.progress(rolling + name); lasted {
-			u.LastFailure = fmt.Sprintf("%s did not follow %s within %s%s; the upgrade goes on without it", name, u.Seed, rollBound, problemOf(i))
-			u.Progress, p.step.Restart = late+name, ""
-			continue
-		}
-		if !waits {
-			p.say(v1.UpgradeRollStandbys, "waiting for %s to follow %s%s", name, u.Seed, problemOf(i))
-		}
+	if slices.ContainsFunc(u.Rolled, p.rolls) {
 		return true
 	}
 	var left []facts.Instance
@@ -174,6 +157,29 @@ func (p *pass) roll() bool {
 	u.Progress, u.ProgressAt = rolling+next, at(f.Now)
 	p.say(v1.UpgradeRollStandbys, "%s is the next to run %s", next, u.To)
 	p.step.Recheck = soon
+	return true
+}
+
+// rolls says whether the standby, which was told to follow the seed, is still waited for.
+func (p *pass) rolls(name string) bool {
+	f, u := p.f, p.u
+	i, exists := f.Instance(name)
+	if !exists || u.Progress == late+name {
+		return false
+	}
+	report, _ := i.Report.Get()
+	waits := p.remake(i, v1.UpgradeRollStandbys)
+	if !waits && f.ReadyAside(i) && report.Streaming {
+		return false
+	}
+	if lasted, _ := p.progress(rolling + name); lasted {
+		u.LastFailure = fmt.Sprintf("%s did not follow %s within %s%s; the upgrade goes on without it", name, u.Seed, rollBound, problemOf(i))
+		u.Progress, p.step.Restart = late+name, ""
+		return false
+	}
+	if !waits {
+		p.say(v1.UpgradeRollStandbys, "waiting for %s to follow %s%s", name, u.Seed, problemOf(i))
+	}
 	return true
 }
 

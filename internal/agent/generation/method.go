@@ -96,7 +96,7 @@ func (p *Place) oldRuns(ctx context.Context, m *Marker) (string, error) {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case err != nil:
-		return "the old image's postgres does not run in the new image: " + err.Error(), nil
+		return "the old image's postgres does not run in the new image: " + err.Error(), nil //nolint:nilerr // that is the answer
 	case major != m.From:
 		return fmt.Sprintf("the old image's postgres is of PostgreSQL %d", major), nil
 	}

@@ -91,7 +91,7 @@ func look(ctx context.Context, dial Dial, in Input, wanted func(check) bool, who
 			return nil, err
 		}
 	}
-	found, err := run(ctx, server, in, "", serverChecks, wanted)
+	found, err := run(ctx, place{server, ""}, in, chosen(serverChecks, wanted))
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func look(ctx context.Context, dial Dial, in Input, wanted func(check) bool, who
 		if err != nil {
 			return nil, fmt.Errorf("database %s: %w", database, err)
 		}
-		found, err := run(ctx, c, in, database, databaseChecks, wanted)
+		found, err := run(ctx, place{c, database}, in, chosen(databaseChecks, wanted))
 		closeConn(c)
 		if err != nil {
 			return nil, err
@@ -136,25 +136,36 @@ func closeConn(c *pgx.Conn) {
 	_ = c.Close(ctx)
 }
 
-func run(ctx context.Context, c *pgx.Conn, in Input, database string, checks []check, wanted func(check) bool) ([]agentapi.Finding, error) {
+// place is where is looked: a connection to a database; without a name it is about the whole server.
+type place struct {
+	*pgx.Conn
+	database string
+}
+
+// chosen are those of the checks that are wanted.
+func chosen(checks []check, wanted func(check) bool) []check {
+	return slices.DeleteFunc(slices.Clone(checks), func(c check) bool { return !wanted(c) })
+}
+
+func run(ctx context.Context, p place, in Input, checks []check) ([]agentapi.Finding, error) {
 	var findings []agentapi.Finding
 	for _, check := range checks {
-		if !wanted(check) || check.converting && !in.converts() || check.applies != nil && !check.applies(in) {
+		if check.converting && !in.converts() || check.applies != nil && !check.applies(in) {
 			continue
 		}
 		var arguments []any
 		if check.arguments != nil {
 			arguments = check.arguments(in)
 		}
-		objects, count, err := objectsOf(ctx, c, check.query, arguments)
+		objects, count, err := objectsOf(ctx, p.Conn, check.query, arguments)
 		if err != nil {
-			return nil, fmt.Errorf("check %s in database %q: %w", check.name, database, err)
+			return nil, fmt.Errorf("check %s in database %q: %w", check.name, p.database, err)
 		}
 		if count == 0 {
 			continue
 		}
 		finding := agentapi.Finding{
-			Severity: check.severity, Check: check.name, Database: database,
+			Severity: check.severity, Check: check.name, Database: p.database,
 			Objects: objects, More: count - len(objects), Message: check.message,
 		}
 		if check.converting && in.Method == "" {

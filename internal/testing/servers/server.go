@@ -114,7 +114,7 @@ func Existing(t *testing.T, major int, data, run string) *Server {
 }
 
 func (s *Server) command(program string, arguments ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(Bin(s.t, s.Major), program), arguments...)
+	cmd := exec.CommandContext(context.WithoutCancel(s.t.Context()), filepath.Join(Bin(s.t, s.Major), program), arguments...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.User, Setpgid: true}
 	cmd.Dir = s.Run
 	return cmd
@@ -131,7 +131,7 @@ func (s *Server) Start() {
 	t := s.t
 	t.Helper()
 	if s.Port == 0 {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		s.Port = listener.Addr().(*net.TCPAddr).Port
 		require.NoError(t, listener.Close())
