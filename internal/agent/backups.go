@@ -114,6 +114,9 @@ func (a *Agent) prepareBackups(ctx, background context.Context, w *world) {
 	}
 	b.command = b.tool.ArchiveCommand(backrest.HostConfiguration, b.stanza, a.options.Paths.holdArchive())
 	a.serveBackups(background, changed)
+	if changed {
+		b.runner.Doubt() // credentials, say: whether they are right is told at once, not when WAL is to be archived
+	}
 	if w.decisionHoldsPrimary(a) && a.config.Backup.Repository.Kind != agentapi.RepositoryHost {
 		b.runner.Keep(ctx, b.stanza, settings.Remote(), w.now)
 	}

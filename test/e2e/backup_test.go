@@ -71,6 +71,9 @@ func TestBackupS3(t *testing.T) {
 	})
 	t.Run("the credentials are wrong", func(t *testing.T) {
 		s.setKey(t, "wrong")
+		eventually(t, boundBackup, "it is said as soon as the Pod has them", func(collect *assert.CollectT) {
+			c.requireCondition(collect, v1.ConditionBackupHealthy, metav1.ConditionFalse, "403")
+		})
 		c.switchWAL(t)
 		eventually(t, boundBackup, "it is said", func(collect *assert.CollectT) {
 			c.requireArchiving(collect, metav1.ConditionFalse, "403")
@@ -219,10 +222,15 @@ func (c cluster) waitArchived(t *testing.T, wal string) {
 
 // requireArchiving looks at the condition ContinuousArchiving.
 func (c cluster) requireArchiving(t require.TestingT, status metav1.ConditionStatus, word string) {
-	archiving := apimeta.FindStatusCondition(c.get(t).Status.Conditions, v1.ConditionContinuousArchiving)
-	require.NotNil(t, archiving)
-	require.Equal(t, status, archiving.Status, archiving.Message)
-	require.Contains(t, archiving.Message, word)
+	c.requireCondition(t, v1.ConditionContinuousArchiving, status, word)
+}
+
+// requireCondition looks at a condition.
+func (c cluster) requireCondition(t require.TestingT, condition string, status metav1.ConditionStatus, word string) {
+	found := apimeta.FindStatusCondition(c.get(t).Status.Conditions, condition)
+	require.NotNil(t, found)
+	require.Equal(t, status, found.Status, found.Message)
+	require.Contains(t, found.Message, word)
 }
 
 // TestBackupBadInput: what cannot be is refused at the earliest place, by name, value and what would be right.

@@ -42,9 +42,11 @@ type Runner struct {
 	// removal is the removal of a backup that runs, or ran last; endRemoval ends it, nil: none runs.
 	removal    *agentapi.RemovalRun
 	endRemoval context.CancelCauseFunc
-	// looking says that the stanza or the list is being seen to, next when that is due again, failures how often it failed in a row.
+	// looking says that the stanza or the list is being seen to, next when that is due again, doubted when it last came to be
+	// doubted, failures how often it failed in a row.
 	looking  bool
 	next     time.Time
+	doubted  time.Time
 	failures int
 	stanza   string
 	wait     sync.WaitGroup
@@ -104,7 +106,7 @@ func (r *Runner) Keep(ctx context.Context, stanza, remote string, now time.Time)
 func (r *Runner) Doubt() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.next = time.Time{}
+	r.next, r.doubted = time.Time{}, time.Now()
 }
 
 // look reads what there is, and makes the stanza if it is not there. Making it takes the archiver's lock, which an archiver that waits
@@ -131,6 +133,9 @@ func (r *Runner) look(ctx context.Context, stanza, remote string) {
 		return
 	}
 	r.note(found, err)
+	if err == nil && r.doubted.After(began) {
+		r.next = time.Time{} // what it saw may be of before
+	}
 }
 
 // note takes note of what was read. The caller holds the lock.
