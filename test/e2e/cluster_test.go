@@ -182,6 +182,12 @@ func (c cluster) deletePod(t *testing.T, name string, force bool) {
 func (c cluster) delete(t *testing.T) {
 	t.Helper()
 	require.NoError(t, kube.Delete(t.Context(), &v1.PostgresCluster{ObjectMeta: meta(c.namespace, c.name)}))
+	c.waitGone(t)
+}
+
+// waitGone waits until the cluster that was deleted is gone.
+func (c cluster) waitGone(t *testing.T) {
+	t.Helper()
 	eventually(t, boundGone, c.name+" is gone", func(collect *assert.CollectT) {
 		err := kube.Get(context.Background(), key(c.namespace, c.name), &v1.PostgresCluster{})
 		require.NoError(collect, client.IgnoreNotFound(err))
