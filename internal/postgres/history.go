@@ -20,7 +20,9 @@ type History []Fork
 func HistoryFile(timeline int64) string { return fmt.Sprintf("%08X.history", timeline) }
 
 // ParseHistory reads a history file: lines of a timeline, the LSN at which it was left and a reason; or comments
-// (https://www.postgresql.org/docs/current/continuous-archiving.html#BACKUP-TIMELINES).
+// (https://www.postgresql.org/docs/current/continuous-archiving.html#BACKUP-TIMELINES). A recovery to a moment before the timeline that it
+// aims at has begun notes the end of that one only: the ancestors, which the file has as if they had gone on to where they were left, ended
+// there too, and what was written to them since is no part of it. So an ancestor ends at the latest where the next one does.
 func ParseHistory(content []byte) (History, error) {
 	var history History
 	for line := range strings.Lines(string(content)) {
@@ -43,6 +45,9 @@ func ParseHistory(content []byte) (History, error) {
 			return nil, fmt.Errorf("timeline %d does not come after %d", timeline, history[len(history)-1].Timeline)
 		}
 		history = append(history, Fork{Timeline: timeline, End: end})
+	}
+	for i := len(history) - 2; i >= 0; i-- {
+		history[i].End = min(history[i].End, history[i+1].End)
 	}
 	return history, nil
 }

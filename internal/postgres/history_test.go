@@ -20,6 +20,10 @@ func TestParseHistory(t *testing.T) {
 	_, known = history.End(3)
 	assert.False(t, known, "it has not ended")
 
+	recovered, err := ParseHistory([]byte("1\t0/80000A0\tx\n2\t0/C0000A0\tx\n3\t0/8013398\tbefore 2026-11-30 17:46:34.387476+00\n4\t0/D0000A0\tx\n"))
+	require.NoError(t, err)
+	assert.Equal(t, History{{1, 0x80000A0}, {2, 0x8013398}, {3, 0x8013398}, {4, 0xD0000A0}}, recovered, "2 was left where 3 says, before 3 began")
+
 	history, err = ParseHistory(nil)
 	require.NoError(t, err)
 	assert.Equal(t, LSN(0), history.Start())

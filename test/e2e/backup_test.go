@@ -189,6 +189,15 @@ func backUpAndRecover(t *testing.T, wanted *v1.PostgresCluster) {
 		require.Equal(t, []string{"after", "before", "between"}, c.rows(t, naming.ServiceRW(c.name)))
 		eventually(t, boundBackup, "it archives again", func(collect *assert.CollectT) { c.requireArchiving(collect, metav1.ConditionTrue, "") })
 	})
+	t.Run("what came after that too", func(t *testing.T) { // on a timeline that began before one of its ancestors did
+		c.write(t, "once more")
+		c.waitArchived(t, c.switchWAL(t))
+		r := newCluster(namespace, "whole", version, 1)
+		r.Spec.Bootstrap = recoveryOf(wanted, "")
+		whole := create(t, r)
+		whole.waitReady(t)
+		require.Equal(t, []string{"after", "before", "between", "once more"}, whole.rows(t, naming.ServiceRW(whole.name)))
+	})
 }
 
 // disturbed asks for a backup, disturbs it once it runs, and waits until it is complete all the same.
