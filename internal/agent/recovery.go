@@ -2,9 +2,11 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/pgsteward/pgsteward/internal/agent/backrest"
@@ -82,6 +84,9 @@ func (a *Agent) restore(ctx context.Context, seeder *datadir.Seeder, recovery ag
 		return err
 	}
 	contents, err := tool.Info(ctx, recoveryConfiguration, "")
+	if host := recovery.Repository.Host; err != nil && host != "" && !strings.HasPrefix(host, naming.Repository(a.config.Cluster)+".") {
+		err = fmt.Errorf("%w. A volume is served as long as its PostgresCluster exists: if that is gone, create the new cluster under its name", err)
+	}
 	if err != nil {
 		return unreachableError{err}
 	}

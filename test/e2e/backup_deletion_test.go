@@ -43,7 +43,7 @@ func TestBackupDeletion(t *testing.T) {
 	t.Run("a last backup", func(t *testing.T) {
 		c := clusters["last"]
 		c.waitBackedUp(t)
-		c.write(t, "at the last moment")
+		c.write(t, "last")
 		uid := string(c.get(t).UID)
 		c.delete(t)
 		b := c.backup(t, naming.FinalBackup(c.name, uid))
@@ -52,11 +52,13 @@ func TestBackupDeletion(t *testing.T) {
 		c.requireVolume(t, naming.RepositoryVolume(c.name), true)
 		c.requireVolume(t, naming.DataVolume(naming.Instance(c.name, 1)), false)
 
-		object := newCluster(namespace, "again", "17", 1)
-		object.Spec.Bootstrap = recoveryOf(last, "")
-		again := create(t, object)
-		again.waitReady(t)
-		require.Equal(t, []string{"at the last moment", "before"}, again.rows(t, naming.ServiceRW(again.name)))
+		other := newCluster(namespace, "other", "17", 1)
+		other.Spec.Bootstrap = recoveryOf(last, "")
+		create(t, other).waitDegraded(t, v1.ReasonRecoveryFailed, "create the new cluster under its name")
+
+		last.Spec.Bootstrap = recoveryOf(last, "")
+		create(t, last).waitReady(t)
+		require.Equal(t, []string{"before", "last"}, c.rows(t, naming.ServiceRW(c.name)))
 	})
 	t.Run("a store that is out of reach", func(t *testing.T) {
 		c := clusters["nowhere"]

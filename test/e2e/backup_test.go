@@ -190,13 +190,13 @@ func backUpAndRecover(t *testing.T, wanted *v1.PostgresCluster) {
 		eventually(t, boundBackup, "it archives again", func(collect *assert.CollectT) { c.requireArchiving(collect, metav1.ConditionTrue, "") })
 	})
 	t.Run("what came after that too", func(t *testing.T) { // on a timeline that began before one of its ancestors did
-		c.write(t, "once more")
+		c.write(t, "later")
 		c.waitArchived(t, c.switchWAL(t))
 		r := newCluster(namespace, "whole", version, 1)
 		r.Spec.Bootstrap = recoveryOf(wanted, "")
 		whole := create(t, r)
 		whole.waitReady(t)
-		require.Equal(t, []string{"after", "before", "between", "once more"}, whole.rows(t, naming.ServiceRW(whole.name)))
+		require.Equal(t, []string{"after", "before", "between", "later"}, whole.rows(t, naming.ServiceRW(whole.name)))
 	})
 }
 
