@@ -35,3 +35,7 @@ demo: ## A Kubernetes, the operator and a three-instance PostgreSQL in it, from 
 .PHONY: bench-upgrade
 bench-upgrade: | $(GOTESTSUM) ## Major upgrades under writes, one after the other: how long each takes, and how long writes pause
 	@FOCUS='^TestUpgrade(Logical|Manual)?$$' E2E_PARALLEL=1 hack/test.sh groups
+
+.PHONY: bench-backup
+bench-backup: | $(GOTESTSUM) ## What backups and recoveries cost, against pg_basebackup of the same data in the same run
+	@FOCUS='^TestBenchBackup$$' hack/test.sh groups
