@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/backup"
 	"github.com/pgsteward/pgsteward/internal/naming"
+	"github.com/pgsteward/pgsteward/internal/testing/servers"
 )
 
 // TestRetention: with a period that begins between the second and the third of three full backups these two are left; the first is gone
@@ -34,6 +36,7 @@ func TestRetention(t *testing.T) {
 		require.NoError(t, err)
 		return files
 	}
+	earlier := earlierStanza(t, repository.Path, stanza)
 	var labels []string
 	retention, last := time.Hour, time.Time{}
 	for n := 1; n <= 3; n++ {
@@ -57,6 +60,9 @@ func TestRetention(t *testing.T) {
 		if n == 1 {
 			require.NotEmpty(t, wal())
 		}
+		if n < 3 {
+			require.DirExists(t, earlier[0], "it has what the present one does not cover yet")
+		}
 	}
 	status := primary.await(backupBound, "aware of what is left", func(s agentapi.Status) bool { return len(s.Repository.Backups) == 2 })
 	require.Equal(t, labels[1], status.Repository.Backups[0].Label)
@@ -67,8 +73,27 @@ func TestRetention(t *testing.T) {
 	for _, file := range wal() {
 		require.Greater(t, filepath.Base(file)[:24], "000000010000000000000002", "nobody needs it")
 	}
+	for _, folder := range earlier {
+		require.NoDirExists(t, folder, "it has nothing of the period")
+	}
 	primary.stop()
 	testRecovery(t, repository, backup.Target{Immediate: true, Backup: labels[1]}, "3")
+}
+
+// earlierStanza is what an earlier generation of the cluster left in the repository, without backups: its folders.
+func earlierStanza(t *testing.T, repository, like string) []string {
+	t.Helper()
+	var folders []string
+	for _, kind := range []string{"archive", "backup"} {
+		folder := filepath.Join(repository, kind, "pg14-1")
+		require.NoError(t, os.CopyFS(folder, os.DirFS(filepath.Join(repository, kind, like))))
+		require.NoError(t, filepath.WalkDir(folder, func(path string, _ os.DirEntry, err error) error {
+			servers.Own(t, path)
+			return err
+		}))
+		folders = append(folders, folder)
+	}
+	return folders
 }
 
 // TestRemoveBackup: the older of two full backups is removed when asked, with the WAL that only it needed; the other one, the last, is not,

@@ -223,7 +223,7 @@ func (r *Reader) asked(ctx context.Context, c *v1.PostgresCluster, b *facts.Back
 }
 
 // expired says whether the PostgresBackup tells of nothing any more: its backup was removed from the repository, as it is known since
-// the backup ended, or it failed longer ago than backups are kept.
+// the backup ended, or goes with those of its generation; or it failed longer ago than backups are kept.
 func expired(one *v1.PostgresBackup, report agentapi.RepositoryReport, retention time.Duration, now time.Time) bool {
 	finished := one.Status.FinishedAt
 	if finished == nil || !one.DeletionTimestamp.IsZero() {
@@ -233,8 +233,11 @@ func expired(one *v1.PostgresBackup, report agentapi.RepositoryReport, retention
 		return retention > 0 && now.Sub(finished.Time) > retention
 	}
 	_, system, ok := backup.ParseStanza(report.Stanza)
-	if !ok || !report.Known || system != one.Status.SystemIdentifier || !NewerThan(report, finished.Time) {
+	if !ok || !report.Known || !NewerThan(report, finished.Time) {
 		return false
+	}
+	if system != one.Status.SystemIdentifier { // of an earlier generation: see backup.Outlived
+		return now.Sub(finished.Time) > retention && backup.Covers(report.Backups, retention, now)
 	}
 	return !slices.ContainsFunc(report.Backups, func(b backup.Backup) bool { return b.Label == one.Status.Label })
 }

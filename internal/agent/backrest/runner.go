@@ -283,10 +283,31 @@ func (r *Runner) retain(ctx context.Context, job Job) error {
 	if err != nil {
 		return err
 	}
-	plan := backup.Retain(found.Backups, job.Retention, time.Now())
-	if len(plan.Remove) == 0 {
-		return nil
+	if plan := backup.Retain(found.Backups, job.Retention, time.Now()); len(plan.Remove) > 0 {
+		r.Log.Info("Removing backups that are not to be kept any more", "remove", plan.Remove, "keepFull", plan.KeepFull)
+		if err := r.Tool.Expire(ctx, HostConfiguration, job.Stanza, plan.KeepFull); err != nil {
+			return err
+		}
 	}
-	r.Log.Info("Removing backups that are not to be kept any more", "remove", plan.Remove, "keepFull", plan.KeepFull)
-	return r.Tool.Expire(ctx, HostConfiguration, job.Stanza, plan.KeepFull)
+	return r.removeOutlived(ctx, job, found)
+}
+
+// removeOutlived removes what earlier generations of the cluster left in the repository, when none of it is to be kept any more.
+func (r *Runner) removeOutlived(ctx context.Context, job Job, present backup.Contents) error {
+	all, err := r.Tool.Info(ctx, HostConfiguration, "")
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if all[i].Stanza == present.Stanza {
+			all[i] = present
+		}
+	}
+	for _, stanza := range backup.Outlived(all, job.Stanza, job.Retention, time.Now()) {
+		r.Log.Info("Removing the backups and the WAL of an earlier generation, none of which is to be kept any more", "stanza", stanza)
+		if err := r.Tool.DeleteStanza(ctx, HostConfiguration, stanza); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -163,6 +163,18 @@ func (t *Tool) Expire(ctx context.Context, name, stanza string, keepFull int) er
 	return err
 }
 
+// DeleteStanza removes a stanza whose PostgreSQL system is none of the present, with all that it has.
+func (t *Tool) DeleteStanza(ctx context.Context, name, stanza string) error {
+	ctx, cancel := context.WithTimeout(ctx, expireBound)
+	defer cancel()
+	// pgBackRest wants it to be stopped, and a folder of data whose server does not run.
+	if _, err := t.run(ctx, name, "--stanza="+stanza, "stop"); err != nil {
+		return err
+	}
+	_, err := t.run(ctx, name, "--stanza="+stanza, "--pg1-path=/nonexistent", "--force", "stanza-delete")
+	return err
+}
+
 // Remove removes the backup of that label, and all that need it, and the WAL from before the oldest of the full backups that are left,
 // which is their number: pgBackRest looks after WAL whenever it removes something.
 func (t *Tool) Remove(ctx context.Context, name, stanza, label string, fullLeft int) error {
