@@ -22,7 +22,7 @@ func (a *Agent) watchArchiver(ctx context.Context, w *world) {
 	if !b.rearchive.Equal(w.server.Started) {
 		b.rearchive = w.server.Started
 		if w.state.Timeline > 1 {
-			a.archiveAgain()
+			a.archiveAgain(w.state.Timeline)
 		}
 	}
 	if w.now.Sub(b.askedAt) < archiverInterval {
@@ -73,8 +73,8 @@ func percent(part, whole int64) int {
 
 // archiveAgain has the archiver see to all WAL that is here. While this instance was a standby the primary was to archive it, and may
 // not have come to it; what is in the repository already is not stored twice.
-func (a *Agent) archiveAgain() {
-	count, err := a.volume.ArchiveAgain()
+func (a *Agent) archiveAgain(timeline int64) {
+	count, err := a.volume.ArchiveAgain(timeline)
 	if err != nil {
 		a.log.Warn("Having the WAL of the former primary archived failed", "error", err)
 		return

@@ -6,7 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+
+	"github.com/pgsteward/pgsteward/internal/postgres"
 )
 
 // walName is the name of a complete file of WAL, or of a timeline's history.
@@ -16,7 +19,12 @@ var walName = regexp.MustCompile(`^([0-9A-F]{24}|[0-9A-F]{8}\.history)$`)
 // A standby marks what it receives as done (xlogarchive.c), whether its primary came to archive it or not. Histories of timelines that
 // were skipped (ReserveTimelines) have no mark at all: they must get to the repository too. A recovery looks there for one timeline after
 // the other, and the first number without a history ends the search: it would miss all that came after, and begin a timeline that is taken.
-func (v *Volume) ArchiveAgain() (int, error) {
+// timeline is the one that the server is on.
+func (v *Volume) ArchiveAgain(timeline int64) (int, error) {
+	history, err := v.History(timeline)
+	if err != nil {
+		return 0, err
+	}
 	wal := filepath.Join(v.Dir(), "pg_wal")
 	done, err := filepath.Glob(filepath.Join(wal, "archive_status", "*.done"))
 	if err != nil {
@@ -25,7 +33,8 @@ func (v *Volume) ArchiveAgain() (int, error) {
 	count := 0
 	for _, path := range done {
 		name := strings.TrimSuffix(filepath.Base(path), ".done")
-		if _, err := os.Stat(filepath.Join(wal, name)); err != nil || !walName.MatchString(name) {
+		info, err := os.Stat(filepath.Join(wal, name))
+		if err != nil || !walName.MatchString(name) || !whole(name, info.Size(), timeline, history) {
 			continue
 		}
 		if err := os.Rename(path, strings.TrimSuffix(path, ".done")+".ready"); err != nil && !os.IsNotExist(err) {
@@ -35,6 +44,24 @@ func (v *Volume) ArchiveAgain() (int, error) {
 	}
 	reserved, err := v.archiveHistories()
 	return count + reserved, err
+}
+
+// whole says whether a file of that size, which a standby may have received, is what everybody has under that name. The one in which an ancestor
+// of the timeline was left is not: a standby marks it as done with whatever it has after that, and the repository refuses another content under a
+// name that it has, for ever, so that the archiver would not get past it. Nothing is missing without: the next timeline's begins with the same.
+func whole(name string, size, timeline int64, history postgres.History) bool {
+	if strings.HasSuffix(name, historySuffix) {
+		return true
+	}
+	var numbers [3]int64 // timeline, upper half of the position, number of the file in it
+	for i := range numbers {
+		numbers[i], _ = strconv.ParseInt(name[8*i:8*i+8], 16, 64) // as walName says
+	}
+	if numbers[0] == timeline {
+		return true
+	}
+	left, leads := history.End(numbers[0])
+	return leads && postgres.LSN(numbers[1]<<32+(numbers[2]+1)*size) <= left //nolint:gosec // all of them are small
 }
 
 // archiveHistories marks the histories that have no mark as to be archived.

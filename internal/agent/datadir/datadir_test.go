@@ -135,10 +135,16 @@ func TestVolume_ArchiveAgain(t *testing.T) {
 	wal := filepath.Join(v.Dir(), "pg_wal")
 	status := filepath.Join(wal, "archive_status")
 	require.NoError(t, os.MkdirAll(status, 0o700))
-	for _, name := range []string{"000000020000000000000002", "000000020000000000000003", "00000002.history"} {
+	for _, name := range []string{
+		"000000010000000000000001", "000000010000000000000002", "000000020000000000000002", "000000020000000000000003",
+	} {
 		require.NoError(t, os.WriteFile(filepath.Join(wal, name), nil, 0o600))
+		require.NoError(t, os.Truncate(filepath.Join(wal, name), 16<<20))
 	}
-	for _, name := range []string{"000000020000000000000001.done", "000000020000000000000002.done", "00000002.history.done"} {
+	require.NoError(t, os.WriteFile(filepath.Join(wal, "00000002.history"), []byte("1\t0/2A00000\tx\n"), 0o600))
+	for _, name := range []string{
+		"000000010000000000000001.done", "000000010000000000000002.done", "000000020000000000000001.done", "000000020000000000000002.done", "00000002.history.done",
+	} {
 		require.NoError(t, os.WriteFile(filepath.Join(status, name), nil, 0o600))
 	}
 	require.NoError(t, v.ReserveTimelines(2, 4))
@@ -151,12 +157,34 @@ func TestVolume_ArchiveAgain(t *testing.T) {
 		}
 		return names
 	}
-	want := []string{"000000020000000000000001.done", "000000020000000000000002.ready", "00000002.history.ready", "00000003.history.ready"}
-	for _, count := range []int{3, 0} {
-		marked, err := v.ArchiveAgain()
+	want := []string{
+		"000000010000000000000001.ready", "000000010000000000000002.done", // in the second, timeline 1 was left: everybody has other bytes after that
+		"000000020000000000000001.done", "000000020000000000000002.ready", "00000002.history.ready", "00000003.history.ready",
+	}
+	for _, count := range []int{4, 0} {
+		marked, err := v.ArchiveAgain(2)
 		require.NoError(t, err)
 		require.Equal(t, count, marked)
 		require.ElementsMatch(t, want, marks())
+	}
+}
+
+// TestWhole: which files everybody has alike.
+func TestWhole(t *testing.T) {
+	t.Parallel()
+	const size = 16 << 20
+	history := postgres.History{{Timeline: 1, End: 0x1_03000000}, {Timeline: 3, End: 0x1_05000148}}
+	for name, want := range map[string]bool{
+		"00000005.history":         true,
+		"0000000500000001000000FF": true,  // its own
+		"0000000100000000000000FF": true,  // of an ancestor
+		"000000010000000100000002": true,  // it was left just at the end
+		"000000010000000100000003": false, // and was not there
+		"000000030000000100000004": true,
+		"000000030000000100000005": false, // it was left there
+		"000000020000000100000001": false, // no ancestor
+	} {
+		assert.Equal(t, want, whole(name, size, 5, history), name)
 	}
 }
 
