@@ -100,8 +100,8 @@ func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (
 	if decision.Granted && c.Annotations[naming.AnnotationSwitchover] != "" {
 		transient = errors.Join(transient, r.Writer.DropAnnotation(ctx, c, naming.AnnotationSwitchover))
 	}
-	if u := decision.UpgradeStatus; u != nil && u.SwitchedOverAt != nil && c.Annotations[naming.AnnotationUpgradeSwitchover] != "" {
-		transient = errors.Join(transient, r.Writer.DropAnnotation(ctx, c, naming.AnnotationUpgradeSwitchover)) // it was for this one
+	if c.Annotations[naming.AnnotationUpgradeSwitchover] != "" && approvalSpent(observed.Facts, decision) {
+		transient = errors.Join(transient, r.Writer.DropAnnotation(ctx, c, naming.AnnotationUpgradeSwitchover))
 	}
 	if decision.Forced {
 		transient = errors.Join(transient, r.Writer.DropAnnotation(ctx, c, naming.AnnotationForceFailover))
@@ -378,4 +378,14 @@ func recheck(now time.Time, d plan.Decision, renewAt time.Time, refused bool) ti
 		shorten(max(renewAt.Sub(now), time.Minute))
 	}
 	return next
+}
+
+// approvalSpent says whether the approval of a switchover to another major was for one that has been, or for an upgrade that was called off: it is not
+// one of the next.
+func approvalSpent(f facts.Cluster, d plan.Decision) bool {
+	u := d.UpgradeStatus
+	if u == nil {
+		u = f.Upgrade.Status
+	}
+	return u != nil && (u.SwitchedOverAt != nil || u.Phase.Final() && f.Version == f.Live)
 }

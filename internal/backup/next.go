@@ -130,6 +130,12 @@ func Next(w Wish) Decision {
 	case len(w.Before) > 0: // its bound is that of the others
 		return Decision{Step: Wait, Message: "waits for " + slices.Min(w.Before), Others: true, Recheck: waitRecheck}
 	}
+	// One that was begun for a wish that is gone, or whose maker was silent for long, may still be under way. Two must not write to one stanza.
+	if i := slices.IndexFunc(w.Runners, func(r Runner) bool {
+		return r.Attempt != nil && !r.Attempt.Ended && (r.Heard || r.Silent <= silenceBound)
+	}); i >= 0 {
+		return Decision{Step: Wait, Message: fmt.Sprintf("waits for a backup that %s still makes", w.Runners[i].Name), Others: true, Recheck: waitRecheck}
+	}
 	if pause := retryPause * time.Duration(w.Attempts); w.Attempts > 0 && w.Now.Sub(w.Failed) < pause {
 		return Decision{Step: Wait, Message: "tries again in a moment", Recheck: pause - w.Now.Sub(w.Failed)}
 	}

@@ -47,16 +47,25 @@ func TestNext(t *testing.T) {
 		"has the host do it": {wish(func(w *backup.Wish) {
 			w.Host, w.Runners = "host", append(w.Runners, backup.Runner{Name: "host", Heard: true, Ready: true})
 		}), backup.Begin, "host", ""},
-		"waits for a primary":       {wish(func(w *backup.Wish) { w.Instances[0].Serves = false }), backup.Wait, "", "no primary"},
-		"waits for the host":        {wish(func(w *backup.Wish) { w.Host = "host" }), backup.Wait, "", "host is not heard"},
-		"waits for the repository":  {wish(func(w *backup.Wish) { w.Runners[1].Ready, w.Runners[1].Error = false, "no bucket" }), backup.Wait, "", "no bucket"},
-		"waits for another":         {wish(func(w *backup.Wish) { w.Before = []string{"b", "a"} }), backup.Wait, "", "waits for a"},
-		"waits for a cluster":       {wish(func(w *backup.Wish) { w.Obstacle = "suspended" }), backup.Wait, "", "suspended"},
-		"does not wait for ever":    {wish(func(w *backup.Wish) { w.Obstacle, w.Created = "suspended", noon.Add(-2*time.Hour) }), backup.GiveUp, "", "suspended"},
-		"waits for others for long": {wish(func(w *backup.Wish) { w.Before, w.Created = []string{"a"}, noon.Add(-9*time.Hour) }), backup.Wait, "", ""},
-		"does not wait in vain":     {wish(func(w *backup.Wish) { w.Obstacle, w.Hopeless = "deleted", true }), backup.GiveUp, "", "deleted"},
-		"pauses after a failure":    {wish(func(w *backup.Wish) { w.Attempts, w.Failed = 1, noon.Add(-10*time.Second) }), backup.Wait, "", ""},
-		"tries again":               {wish(func(w *backup.Wish) { w.Attempts, w.Failed = 1, noon.Add(-time.Minute) }), backup.Begin, "db-2", ""},
+		"waits for a primary":                         {wish(func(w *backup.Wish) { w.Instances[0].Serves = false }), backup.Wait, "", "no primary"},
+		"waits for the host":                          {wish(func(w *backup.Wish) { w.Host = "host" }), backup.Wait, "", "host is not heard"},
+		"waits for the repository":                    {wish(func(w *backup.Wish) { w.Runners[1].Ready, w.Runners[1].Error = false, "no bucket" }), backup.Wait, "", "no bucket"},
+		"waits for another":                           {wish(func(w *backup.Wish) { w.Before = []string{"b", "a"} }), backup.Wait, "", "waits for a"},
+		"waits for a cluster":                         {wish(func(w *backup.Wish) { w.Obstacle = "suspended" }), backup.Wait, "", "suspended"},
+		"does not wait for ever":                      {wish(func(w *backup.Wish) { w.Obstacle, w.Created = "suspended", noon.Add(-2*time.Hour) }), backup.GiveUp, "", "suspended"},
+		"waits for others for long":                   {wish(func(w *backup.Wish) { w.Before, w.Created = []string{"a"}, noon.Add(-9*time.Hour) }), backup.Wait, "", ""},
+		"does not wait in vain":                       {wish(func(w *backup.Wish) { w.Obstacle, w.Hopeless = "deleted", true }), backup.GiveUp, "", "deleted"},
+		"pauses after a failure":                      {wish(func(w *backup.Wish) { w.Attempts, w.Failed = 1, noon.Add(-10*time.Second) }), backup.Wait, "", ""},
+		"waits for one that nobody asks for any more": {wish(attempt(backup.Attempt{ID: "gone/1"})), backup.Wait, "", "waits for a backup that db-2 still makes"},
+		"waits for one that is silent": {wish(func(w *backup.Wish) {
+			w.Runners[1] = backup.Runner{Name: "db-2", Silent: time.Minute, Attempt: &backup.Attempt{ID: "gone/1"}}
+		}), backup.Wait, "", "waits for a backup that db-2 still makes"},
+		"does not wait for one that is lost": {wish(func(w *backup.Wish) {
+			w.Instances[1].Serves = false
+			w.Runners[1] = backup.Runner{Name: "db-2", Silent: time.Hour, Attempt: &backup.Attempt{ID: "gone/1"}}
+		}), backup.Begin, "db-1", ""},
+		"does not wait for one that has ended": {wish(attempt(backup.Attempt{ID: "gone/1", Ended: true})), backup.Begin, "db-2", ""},
+		"tries again":                          {wish(func(w *backup.Wish) { w.Attempts, w.Failed = 1, noon.Add(-time.Minute) }), backup.Begin, "db-2", ""},
 
 		"follows":     {running(attempt(backup.Attempt{ID: "w/1"})), backup.Follow, "db-2", ""},
 		"is complete": {running(attempt(backup.Attempt{ID: "w/1", Ended: true, Result: &result})), backup.Complete, "db-2", ""},

@@ -1,6 +1,8 @@
 package plan_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,6 +120,31 @@ func TestSwitchVersion(t *testing.T) {
 	again = plan.Decide(f)
 	assert.Equal(t, v1.UpgradeSwitchingOver, again.UpgradeStatus.Phase, "that the target follows no more is part of it")
 	assert.Equal(t, f.Upgrade.Status.ProgressAt, again.UpgradeStatus.ProgressAt)
+
+	// The version is put back while the writes move: the seed stays what it is until it is known who has them.
+	f.Version = "16"
+	back := plan.Decide(f)
+	assert.Equal(t, v1.UpgradeSwitchingOver, back.UpgradeStatus.Phase)
+	assert.Equal(t, "prod-db-3", back.UpgradeStatus.Seed)
+	f.Upgrade.Status = plan.Decide(f).UpgradeStatus.DeepCopy()
+	f.Upgrade.Status.AskedAt = nil // the primary refused
+	assert.Equal(t, v1.UpgradeRevert, plan.Decide(f).UpgradeStatus.Phase)
+}
+
+// TestSwitchoverRefused: one that comes to nothing again and again is a problem, since standbys of the live version may be few until it succeeds.
+func TestSwitchoverRefused(t *testing.T) {
+	t.Parallel()
+	for refusals, want := range map[int32]bool{1: false, 3: true} {
+		f := upgrading(v1.UpgradeStatus{
+			Phase: v1.UpgradeAwaitSwitchover, Rolled: []string{"prod-db-2"}, Refusals: refusals, LastFailure: "a large object",
+			RetryAt: &metav1.Time{Time: given.Now.Add(time.Minute)},
+		}, given.Member(3).Detached().ReadyAside().Runs("17").Upgrades(following(0))).Facts()
+		f.Instances[1] = given.Cluster("prod-db").With(given.Member(2).Standby().ReadyAside().Runs("17")).Facts().Instances[0]
+		d := plan.Decide(f)
+		assert.Equal(t, want, slices.ContainsFunc(d.Refused, func(r plan.Refusal) bool {
+			return r.Reason == v1.ReasonUpgradeBlocked && strings.Contains(r.Why, "3 times: a large object")
+		}), "%d: %+v", refusals, d)
+	}
 }
 
 // TestUnlabelledPods: Pods that an earlier operator made have no version on them; during an upgrade they are of the old one.

@@ -102,7 +102,10 @@ func (p *pass) rollBack(closed string) {
 		return
 	}
 	if why := p.originBehind(); why != "" && u.AskedAt == nil {
-		p.say(v1.UpgradeRollback, "waiting before going back to %s: %s", u.From, why)
+		p.say(v1.UpgradeRollback, "waiting before going back to %s: %s; to stay with %s, set spec.version to %q", u.From, why, u.To, u.To)
+		if u.RollbackUntil == nil || !p.f.Now.Before(u.RollbackUntil.Time) { // it may never come to follow again
+			p.step.Problem = &facts.Problem{Reason: v1.ReasonUpgradeBlocked, Message: p.step.Message}
+		}
 		return
 	}
 	f := *p.f
@@ -165,7 +168,7 @@ func (p *pass) revert() {
 	f, u := p.f, p.u
 	if f.Live != u.From {
 		p.say("", "%s has the writes, so it is not given up any more", f.Live)
-		u.Phase = v1.UpgradeObserve
+		u.Phase, u.Seed = v1.UpgradeObserve, f.Holder
 		return
 	}
 	for _, i := range f.Instances {

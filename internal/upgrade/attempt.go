@@ -16,6 +16,10 @@ import (
 func (p *pass) attempt() {
 	f, u := p.f, p.u
 	if f.Version == u.From {
+		if u.AskedAt != nil { // the writes may be moving just now: not before that is known does the seed become what it was
+			p.switchover(u.Seed, u.To, f.Upgrade.Window > 0)
+			return
+		}
 		p.giveUp("")
 		return
 	}
@@ -228,6 +232,10 @@ func (p *pass) switchover(target, to string, keepBack bool) {
 	}
 	if why := p.mayNotSwitch(); why != "" {
 		p.say(awaiting, "%s", why)
+		if u.Refusals >= refusalsTold {
+			p.step.Problem = &facts.Problem{Reason: v1.ReasonUpgradeBlocked, Message: fmt.Sprintf(
+				"The switchover has come to nothing %d times: %s. Mend that, or set spec.version back to %q", u.Refusals, u.LastFailure, f.Live)}
+		}
 		if p.step.Recheck = rest; u.RetryAt != nil && u.RetryAt.After(f.Now) {
 			p.step.Recheck = min(rest, u.RetryAt.Sub(f.Now))
 		}
@@ -243,6 +251,9 @@ func (p *pass) switchover(target, to string, keepBack bool) {
 	}
 	p.say(under, "moving the writes from %s to %s", f.Holder, target)
 }
+
+// refusalsTold is after how many refusals in a row a switchover is a problem: standbys of the live version may be few until it succeeds.
+const refusalsTold = 3
 
 // saidOf is what the agent says of a switchover of that attempt to that version.
 func saidOf(report agentapi.Status, id, to string) *agentapi.UpgradeSwitchoverStatus {

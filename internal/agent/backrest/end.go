@@ -1,8 +1,11 @@
 package backrest
 
 import (
+	"context"
 	"errors"
 	"time"
+
+	"github.com/pgsteward/pgsteward/internal/backup"
 )
 
 // ErrLost is that a backup ended because the process that made it does.
@@ -34,4 +37,13 @@ func (r *Runner) Stop() {
 // usedSince says whether a backup was made or removed since then. The caller holds the lock.
 func (r *Runner) usedSince(then time.Time) bool {
 	return r.run != nil && r.run.Ended != nil && r.run.Ended.After(then) || r.removal != nil && r.removal.Ended != nil && r.removal.Ended.After(then)
+}
+
+// listLast is what there is when a backup or a removal has ended, also one that was called off. Nobody reads it if that is because this process
+// ends, which must not wait for a repository that does not answer: a server is to be stopped after that.
+func (r *Runner) listLast(ctx context.Context, stanza string) (backup.Contents, error) {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrLost) {
+		return backup.Contents{}, cause
+	}
+	return r.list(context.WithoutCancel(ctx), stanza)
 }

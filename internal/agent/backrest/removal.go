@@ -45,7 +45,7 @@ func (r *Runner) Remove(ctx context.Context, request agentapi.RemovalRequest) er
 // remove removes the backup and takes note of what is left.
 func (r *Runner) remove(ctx context.Context, request agentapi.RemovalRequest) {
 	err := r.removeOne(ctx, request)
-	found, listErr := r.list(context.WithoutCancel(ctx), request.Stanza)
+	found, listErr := r.listLast(ctx, request.Stanza)
 	r.mu.Lock()
 	ended := time.Now()
 	r.endRemoval(nil)

@@ -215,7 +215,7 @@ func (r *Runner) make(ctx context.Context, job Job) {
 	if err == nil {
 		removing = r.retain(ctx, job)
 	}
-	found, listErr := r.list(context.WithoutCancel(ctx), job.Stanza)
+	found, listErr := r.listLast(ctx, job.Stanza)
 	r.mu.Lock()
 	ended := time.Now()
 	r.cancel(nil)

@@ -116,9 +116,10 @@ func (t *Tool) EndPushes() {
 // RestoreCommand is PostgreSQL's restore_command for the data in that folder. pgBackRest ends with 1 if the repository has no such file,
 // which PostgreSQL takes for the end of the WAL. Anything else is a repository that does not answer: that is tried again for some minutes,
 // and then ends the recovery, as status 126 does; to PostgreSQL any lower one would be the end of the WAL too, and data be missing unseen
-// (https://www.postgresql.org/docs/current/runtime-config-wal.html#GUC-RESTORE-COMMAND).
+// (https://www.postgresql.org/docs/current/runtime-config-wal.html#GUC-RESTORE-COMMAND). It fetches one file after the other: fetching ahead has
+// a race in pgBackRest (pgbackrest/pgbackrest#2423), and an old one's "no such file" may be a stale note of it.
 func (t *Tool) RestoreCommand(name, stanza, folder string) string {
-	get := fmt.Sprintf(`%s --config=%s --stanza=%s --pg1-path=%s archive-get "%%f" "%%p"`, t.Program, t.Configuration(name), stanza, folder)
+	get := fmt.Sprintf(`%s --config=%s --stanza=%s --pg1-path=%s --no-archive-async archive-get "%%f" "%%p"`, t.Program, t.Configuration(name), stanza, folder)
 	return fmt.Sprintf(`for pause in 1 2 5 10 20 30 60 0; do %s; result=$?; test $result -le 1 && exit $result; sleep $pause; done; exit 126`, get)
 }
 

@@ -61,7 +61,7 @@ func TestRestoreCommand(t *testing.T) {
 			lines := strings.Split(strings.TrimSpace(string(calls)), "\n")
 			assert.Len(t, lines, test.calls)
 			assert.Equal(t, fmt.Sprintf(
-				"--config=/run/x/recovery.conf --stanza=pg17-1 --pg1-path=%s archive-get 000000010000000000000001 pg_wal/RECOVERYXLOG", folder), lines[0])
+				"--config=/run/x/recovery.conf --stanza=pg17-1 --pg1-path=%s --no-archive-async archive-get 000000010000000000000001 pg_wal/RECOVERYXLOG", folder), lines[0])
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -33,7 +34,29 @@ func ensureSchema(ctx context.Context, c *pgx.Conn) error {
 	if err != nil {
 		return fmt.Errorf("making the schema %s: %w", naming.UpgradeSchema, err)
 	}
-	return nil
+	return requireOurs(ctx, c, preflight.ForeignSchema)
+}
+
+// requireOurs returns an error if the query finds something under a name of ours that is not ours. What is there was made by somebody who wants us,
+// superusers, to run his code (a trigger on a table of ours, say), or is an accident.
+func requireOurs(ctx context.Context, c *pgx.Conn, query string) error {
+	foreign, err := foreignTo(ctx, c, query)
+	if err == nil && len(foreign) > 0 {
+		err = fmt.Errorf("pgsteward needs this name for itself: drop or rename the %s", strings.Join(foreign, ", the "))
+	}
+	return err
+}
+
+func foreignTo(ctx context.Context, c *pgx.Conn, query string) ([]string, error) {
+	rows, err := c.Query(ctx, query)
+	if err != nil {
+		return nil, fmt.Errorf("looking whose the names are that pgsteward needs: %w", err)
+	}
+	foreign, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("looking whose the names are that pgsteward needs: %w", err)
+	}
+	return foreign, nil
 }
 
 // identity is what a table has before it is given another.
@@ -92,6 +115,9 @@ func RestoreIdentities(ctx context.Context, c *pgx.Conn) error {
 	err := c.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", schema+".replica_identities").Scan(&remembered)
 	if err != nil || !remembered {
 		return err
+	}
+	if foreign, err := foreignTo(ctx, c, preflight.ForeignSchema); err != nil || len(foreign) > 0 {
+		return err // it is not our memory
 	}
 	rows, err := c.Query(ctx, `SELECT r.namespace, r.relation, r.identity::text, r.index, coalesce(c.relreplident = 'f', false) AND
 			(r.identity <> 'i' OR EXISTS (SELECT FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid

@@ -26,7 +26,9 @@ func (p *Place) Look(ctx context.Context) (agentapi.SeedStatus, error) {
 	}
 	switch m.Stage {
 	case agentapi.SeedCopying:
-		status.TablesDone, status.TablesTotal, err = p.tables(ctx, m)
+		if status.TablesDone, status.TablesTotal, err = p.tables(ctx, m); err == nil {
+			err = p.releaseAtSource(ctx, m)
+		}
 	case agentapi.SeedJoining, agentapi.SeedFollowing:
 		err = p.lookFollowing(ctx, m, &status)
 	case agentapi.SeedPreparing, agentapi.SeedReplaying, agentapi.SeedConverting, agentapi.SeedFailed:
@@ -40,6 +42,16 @@ func (m *Marker) Status() agentapi.SeedStatus {
 		Stage: m.Stage, Since: m.Since, Method: m.Method, Why: m.Why, Source: m.Source, System: m.System, Position: m.Position,
 		Analyzed: m.Analyzed, Problem: m.Failed,
 	}
+}
+
+// releaseAtSource is releaseWAL on the source: a copy takes long, and nobody reads from the slot any more.
+func (p *Place) releaseAtSource(ctx context.Context, m *Marker) error {
+	source, err := p.Remote(ctx, m.Source, "postgres")
+	if err != nil {
+		return fmt.Errorf("connecting to %s: %w", m.Source, err)
+	}
+	defer closeConn(source)
+	return p.releaseWAL(ctx, source)
 }
 
 // lookFollowing looks at both ends of replication. A slot that cannot serve any more ends the attempt.

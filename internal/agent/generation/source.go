@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/pgsteward/pgsteward/internal/agent/preflight"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
@@ -122,7 +123,11 @@ func (p *Place) prepareDatabase(ctx context.Context, m *Marker, database string)
 	if m.Method == agentapi.MethodLogical {
 		return nil // the subscription makes its slot, for the tables are copied as of it
 	}
-	return ensureSlot(ctx, c, naming.UpgradeSlot(m.ID, m.Databases[database]))
+	if err := ensureSlot(ctx, c, naming.UpgradeSlot(m.ID, m.Databases[database])); err != nil {
+		return err
+	}
+	// The slot has waited for transactions that ran when the guard came: a table of theirs could not be seen before.
+	return FixIdentities(ctx, c)
 }
 
 // ensurePublication makes the publication of all tables.
@@ -132,7 +137,7 @@ func ensurePublication(ctx context.Context, c *pgx.Conn) error {
 		return fmt.Errorf("looking for the publication: %w", err)
 	}
 	if present {
-		return nil
+		return requireOurs(ctx, c, preflight.ForeignPublication)
 	}
 	if _, err := c.Exec(ctx, "CREATE PUBLICATION "+naming.UpgradePublication+" FOR ALL TABLES"); err != nil {
 		return fmt.Errorf("making the publication: %w", err)

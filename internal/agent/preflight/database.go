@@ -20,6 +20,22 @@ const WithoutIdentity = `SELECT n.nspname, c.relname, c.relreplident::text, i.re
 		SELECT FROM pg_index k WHERE k.indrelid = c.oid AND k.indisvalid AND k.indislive AND k.indimmediate AND k.indisunique AND
 			CASE c.relreplident WHEN 'd' THEN k.indisprimary WHEN 'i' THEN k.indisreplident ELSE false END)`
 
+// ForeignSchema lists what in a database has the name of our schema, or is in it, and belongs to somebody who is no superuser; or is no table where
+// there should be one.
+const ForeignSchema = `
+	SELECT format('schema %I of %I', n.nspname, r.rolname) FROM pg_namespace n JOIN pg_roles r ON r.oid = n.nspowner
+		WHERE n.nspname = '` + naming.UpgradeSchema + `' AND NOT r.rolsuper
+	UNION ALL SELECT format('relation %I.%I of %I', n.nspname, c.relname, r.rolname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		JOIN pg_roles r ON r.oid = c.relowner WHERE n.nspname = '` + naming.UpgradeSchema + `' AND (NOT r.rolsuper OR c.relkind NOT IN ('r', 'i'))
+	UNION ALL SELECT format('function %s of %I', p.oid::regprocedure, r.rolname) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+		JOIN pg_roles r ON r.oid = p.proowner WHERE n.nspname = '` + naming.UpgradeSchema + `' AND NOT r.rolsuper`
+
+// ForeignPublication lists a publication of our name that does not publish everything, or belongs to somebody who is no superuser.
+const ForeignPublication = `
+	SELECT format('publication %I of %I', p.pubname, r.rolname) FROM pg_publication p JOIN pg_roles r ON r.oid = p.pubowner
+		WHERE p.pubname = '` + naming.UpgradePublication + `'
+		AND NOT (r.rolsuper AND p.puballtables AND p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate)`
+
 // columnVersions restricts relations to those with a column that has a version, which minor releases of 15 to 17 began to set.
 const columnVersions = `WHERE EXISTS (SELECT FROM pg_attribute a, unnest(a.attoptions) AS o WHERE a.attrelid = c.oid AND starts_with(o, 'pg_attver='))`
 
@@ -59,6 +75,10 @@ var databaseChecks = slices.Concat(followChecks, objectChecks, convertChecks)
 
 // followChecks are about what logical replication does not carry.
 var followChecks = []check{
+	{
+		name: "ReservedNames", severity: agentapi.SeverityBlocker, applies: Input.follows,
+		query: ForeignSchema + ` UNION ALL ` + ForeignPublication, message: reservedNames,
+	},
 	{
 		name: "LargeObjects", severity: agentapi.SeverityBlocker, applies: Input.follows,
 		query:   `SELECT oid::text FROM pg_largeobject_metadata`,

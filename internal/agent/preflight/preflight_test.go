@@ -67,7 +67,7 @@ var troubles = []trouble{
 	{"RegTypes", `CREATE TABLE numbers (a int PRIMARY KEY, b regproc[], c regclass)`, warning, []string{"public.numbers.b (regproc)"}},
 	{"InheritedNotNull", `CREATE TABLE parent (a int); CREATE TABLE child () INHERITS (parent); ALTER TABLE ONLY parent ALTER a SET NOT NULL`, warning, []string{"public.child.a"}},
 	// An earlier attempt's copy of tables was broken off: its slots are ours to remove.
-	{"LogicalSlots", `CREATE ROLE pgsteward_upgrade; ALTER ROLE pgsteward_upgrade SET pgsteward.seeds = '41 42'; SELECT pg_create_logical_replication_slot('pg_16400_sync_16384_42', 'pgoutput');
+	{"LogicalSlots", `CREATE ROLE pgsteward_upgrade SUPERUSER; ALTER ROLE pgsteward_upgrade SET pgsteward.seeds = '41 42'; SELECT pg_create_logical_replication_slot('pg_16400_sync_16384_42', 'pgoutput');
 		SELECT pg_create_logical_replication_slot('theirs', 'pgoutput'); SELECT pg_create_logical_replication_slot('pgsteward_upgrade_a1_5', 'pgoutput')`, blocker, []string{"theirs (app)"}},
 	{"PhysicalSlots", `SELECT pg_create_physical_replication_slot('archive'); SELECT pg_create_physical_replication_slot('pgsteward_db_2')`, warning, []string{"archive"}},
 	{"Subscriptions", `CREATE SUBSCRIPTION feed CONNECTION 'host=nowhere' PUBLICATION p WITH (connect = false)`, blocker, []string{"feed (app)"}},
@@ -143,6 +143,35 @@ func TestCheck_functions(t *testing.T) {
 	require.NotNil(t, found)
 	assert.Equal(t, blocker, found.Severity)
 	assert.ElementsMatch(t, []string{"public.checked(integer)", "public.computed(integer)", "public.indexed(integer)", "public.typed(integer)"}, found.Objects)
+}
+
+// TestCheck_names: what users have under names of ours, by which they could have a superuser run their code, and what is ours.
+func TestCheck_names(t *testing.T) {
+	server := someServer(t)
+	in := Input{From: 16, To: 17, FreeBytes: plenty}
+	objects := func() []string {
+		findings, err := Check(t.Context(), server.Open, in)
+		require.NoError(t, err)
+		var all []string
+		for _, found := range findings {
+			if found.Check == "ReservedNames" {
+				assert.Equal(t, blocker, found.Severity)
+				all = append(all, found.Objects...)
+			}
+		}
+		return all
+	}
+	server.Exec("postgres", `CREATE ROLE pgsteward_upgrade SUPERUSER; CREATE SCHEMA pgsteward_upgrade;
+		CREATE TABLE pgsteward_upgrade.replica_identities (a int PRIMARY KEY); CREATE PUBLICATION pgsteward_upgrade FOR ALL TABLES`)
+	assert.Empty(t, objects(), "an attempt before this one")
+	server.Exec("postgres", `DROP SCHEMA pgsteward_upgrade CASCADE; DROP PUBLICATION pgsteward_upgrade; DROP ROLE pgsteward_upgrade;
+		CREATE ROLE clerk CREATEROLE; GRANT CREATE ON DATABASE postgres TO clerk; SET ROLE clerk; CREATE ROLE pgsteward_upgrade;
+		CREATE SCHEMA pgsteward_upgrade; CREATE TABLE pgsteward_upgrade.replica_identities (a int);
+		CREATE FUNCTION pgsteward_upgrade.refuse_ddl() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'; CREATE PUBLICATION pgsteward_upgrade`)
+	assert.ElementsMatch(t, []string{
+		"role pgsteward_upgrade", "schema pgsteward_upgrade of clerk", "relation pgsteward_upgrade.replica_identities of clerk",
+		"function pgsteward_upgrade.refuse_ddl() of clerk", "publication pgsteward_upgrade of clerk",
+	}, objects())
 }
 
 // checkMethods looks at the same server with other ways to upgrade.

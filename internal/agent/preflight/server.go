@@ -19,8 +19,16 @@ const OfCopies = `(slot_name::text ~ '^pg_\d+_sync_\d+_\d+$' AND substring(slot_
 	FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole, unnest(s.setconfig) c
 	WHERE r.rolname = '` + naming.UpgradeUser + `' AND split_part(c, '=', 1) = '` + naming.UpgradeSeeds + `'))`
 
+const reservedNames = "Names that pgsteward needs for itself during an upgrade, and gives a superuser's rights: drop or rename what has them"
+
 // serverChecks are looked for once.
 var serverChecks = []check{
+	{
+		name: "ReservedNames", severity: agentapi.SeverityBlocker, applies: Input.follows,
+		query: `SELECT format('role %I', r.rolname) FROM pg_roles r WHERE r.rolname = '` + naming.UpgradeUser + `'
+			AND (NOT r.rolsuper OR EXISTS (SELECT FROM pg_auth_members m WHERE m.roleid = r.oid))`,
+		message: reservedNames,
+	},
 	{
 		name: "DatabaseRefusesConnections", severity: agentapi.SeverityBlocker,
 		query:   `SELECT quote_ident(datname) FROM pg_database WHERE NOT datallowconn AND datname <> 'template0' AND datconnlimit <> -2`,

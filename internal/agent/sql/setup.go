@@ -130,6 +130,15 @@ func (c *Client) UpgradeRole(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("looking for the role of major upgrades: %w", err)
 	}
+	// Whoever may make roles could have made it, and be a member of it.
+	foreign, err := c.exists(ctx, `SELECT EXISTS (SELECT FROM pg_roles r WHERE rolname = $1
+		AND (NOT rolsuper OR EXISTS (SELECT FROM pg_auth_members m WHERE m.roleid = r.oid)))`, naming.UpgradeUser)
+	if err != nil {
+		return fmt.Errorf("looking for the role of major upgrades: %w", err)
+	}
+	if foreign {
+		return fmt.Errorf("the role %s, which pgsteward needs for major upgrades, is somebody else's, or has members: drop it", naming.UpgradeUser)
+	}
 	if exists {
 		return nil
 	}
