@@ -4,6 +4,10 @@ set -euo pipefail
 . "$(dirname "$0")/../env.sh"
 cd "$ROOT"
 
+# CRONJOBS is the one warning that says nothing: a rule of RBAC has no version, so that operator-sdk takes every one about CronJobs for one about
+# batch/v1beta1.
+CRONJOBS='APIs which were deprecated and removed in v1.25.*Migrate the API(s) for cronjobs: (\[\\"ClusterServiceVersion\.Spec\.InstallStrategy\.StrategySpec\.[A-Za-z]*\[[0-9]*\]\.Rules\[[0-9]*\]\\"\])"'
+
 # quietly CMD...: what it says is shown only when it fails
 quietly() { local said; said=$("$@" 2>&1) || { echo "$said" >&2; return 1; }; }
 
@@ -12,7 +16,7 @@ bundle() {
   quietly "$BIN/operator-sdk" bundle validate "$1"
   said=$("$BIN/operator-sdk" bundle validate "$1" --select-optional suite=operatorframework \
     --optional-values=k8s-version=1.34 -o json-alpha1 2>/dev/null) || true
-  if ! grep -q '"passed": true' <<<"$said" || ! grep -q '"outputs": null' <<<"$said"; then
+  if ! grep -q '"passed": true' <<<"$said" || grep '"message":' <<<"$said" | grep -vq "$CRONJOBS"; then
     echo "$said" >&2
     die "operator-sdk is not content with $1"
   fi
