@@ -254,3 +254,16 @@ func TestSamples(t *testing.T) {
 		})
 	}
 }
+
+// TestForeground: a deletion in the foreground would remove the instances before the last backup of them is made.
+func TestForeground(t *testing.T) {
+	t.Parallel()
+	s := needServer(t)
+	s.class(t, "foreground", true)
+	c := cluster(t, "v1", s.namespace(t, "foreground"), "db",
+		`{version: "17", storage: {storageClassName: foreground}, backup: {retention: 30d}, deletion: {finalBackup: true}}`)
+	require.NoError(t, s.kube.Create(t.Context(), c))
+	err := s.kube.Delete(t.Context(), c, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	require.ErrorContains(t, err, "spec.deletion.finalBackup: Forbidden: a deletion in the foreground (--cascade=foreground) removes the instances")
+	require.NoError(t, s.kube.Delete(t.Context(), c, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+}

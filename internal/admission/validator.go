@@ -2,9 +2,11 @@ package admission
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -19,7 +21,7 @@ import (
 const patience = 2 * time.Second
 
 // +kubebuilder:webhookconfiguration:mutating=false,name=pgsteward-validating
-// +kubebuilder:webhook:path=/validate-pgsteward-io-v1-postgrescluster,mutating=false,failurePolicy=ignore,matchPolicy=equivalent,sideEffects=None,timeoutSeconds=5,groups=pgsteward.io,resources=postgresclusters,verbs=create;update,versions=v1,name=vpostgrescluster.pgsteward.io,admissionReviewVersions=v1,serviceName=pgsteward-webhook,serviceNamespace=pgsteward-system
+// +kubebuilder:webhook:path=/validate-pgsteward-io-v1-postgrescluster,mutating=false,failurePolicy=ignore,matchPolicy=equivalent,sideEffects=None,timeoutSeconds=5,groups=pgsteward.io,resources=postgresclusters,verbs=create;update;delete,versions=v1,name=vpostgrescluster.pgsteward.io,admissionReviewVersions=v1,serviceName=pgsteward-webhook,serviceNamespace=pgsteward-system
 
 // validator judges PostgresClusters.
 type validator struct{ reader *observe.Reader }
@@ -43,9 +45,19 @@ func (v *validator) ValidateUpdate(ctx context.Context, before, after *v1.Postgr
 	return answer(after, validate.Update(before, after, v.facts(ctx, after)))
 }
 
-// ValidateDelete is never asked: nothing keeps a cluster from being deleted.
-func (v *validator) ValidateDelete(context.Context, *v1.PostgresCluster) (admission.Warnings, error) {
-	return nil, nil
+// ValidateDelete judges how a cluster is deleted.
+func (v *validator) ValidateDelete(ctx context.Context, c *v1.PostgresCluster) (admission.Warnings, error) {
+	request, err := admission.RequestFromContext(ctx)
+	if err != nil {
+		return nil, nil //nolint:nilerr // how it is deleted is not known
+	}
+	var options metav1.DeleteOptions
+	if err := json.Unmarshal(request.Options.Raw, &options); err != nil {
+		log.FromContext(ctx).Error(err, "Reading the options of a deletion")
+		return nil, nil
+	}
+	foreground := options.PropagationPolicy != nil && *options.PropagationPolicy == metav1.DeletePropagationForeground
+	return answer(c, validate.Delete(c, foreground))
 }
 
 // facts are what the caches have.

@@ -1,6 +1,7 @@
 // Package validate has the rules of a PostgresCluster that its schema cannot express, because they need to know more than the
 // object. The webhook asks them before an object is stored (Create, Update), and every pass of reconcile asks them again
-// (Problems), since the webhook may have been out, or the world may have changed since.
+// (Problems), since the webhook may have been out, or the world may have changed since. How an object is deleted only the webhook can
+// know (Delete).
 //
 // The rules, in the order in which they are told:
 //

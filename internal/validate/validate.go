@@ -69,6 +69,17 @@ func Update(before, after *v1.PostgresCluster, f Facts) Verdict {
 	return judge(question{before: before, after: after, facts: f})
 }
 
+// Delete judges a deletion. One in the foreground has Kubernetes delete what belongs to the object at once, the instances too, while we are still
+// to make the last backup of them (https://kubernetes.io/docs/concepts/architecture/garbage-collection/#foreground-deletion).
+func Delete(c *v1.PostgresCluster, foreground bool) Verdict {
+	if !foreground || c.Spec.Backup == nil || !c.Spec.Deletion.FinalBackup || c.Annotations[naming.AnnotationSkipFinalBackup] == "true" {
+		return Verdict{}
+	}
+	return refuse(field.Forbidden(field.NewPath("spec", "deletion", "finalBackup"),
+		"a deletion in the foreground (--cascade=foreground) removes the instances before the last backup can be made of them: delete without that, "+
+			"which waits for the instances too; or set the annotation "+naming.AnnotationSkipFinalBackup+"=true to go without a last backup"))
+}
+
 // judge asks all rules. AnnotationValidation turns their errors into warnings.
 func judge(q question) Verdict {
 	var all Verdict

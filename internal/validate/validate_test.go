@@ -291,3 +291,17 @@ func TestNeverPanics(t *testing.T) {
 		require.Empty(t, Update(after, after.DeepCopy(), f).Errors)
 	}
 }
+
+// TestDelete: only a deletion that would take the instances from under the last backup is refused, unless there is to be none.
+func TestDelete(t *testing.T) {
+	t.Parallel()
+	c := &v1.PostgresCluster{}
+	require.Empty(t, Delete(c, true).Errors)
+	c.Spec.Backup = &v1.BackupSpec{}
+	require.Empty(t, Delete(c, true).Errors)
+	c.Spec.Deletion.FinalBackup = true
+	require.Empty(t, Delete(c, false).Errors)
+	require.ErrorContains(t, Delete(c, true).Errors.ToAggregate(), "spec.deletion.finalBackup: Forbidden: a deletion in the foreground")
+	c.Annotations = map[string]string{naming.AnnotationSkipFinalBackup: "true"}
+	require.Empty(t, Delete(c, true).Errors)
+}
