@@ -192,6 +192,9 @@ func (a *Agent) start(ctx context.Context, w *world, writable bool, upstream str
 	}
 	a.conf.Choose(ctx, a.choice(), settings)
 	a.conf.Forget()
+	if !writable {
+		a.saveWAL(w)
+	}
 	err := errors.Join(a.volume.SetStandby(!writable), a.volume.DropReserved())
 	if err == nil {
 		_, err = a.conf.Apply(settings)

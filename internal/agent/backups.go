@@ -45,6 +45,7 @@ type backups struct {
 	askedAt   time.Time
 	rearchive time.Time // the start of the server whose WAL was seen to
 	last      lastWAL
+	saved     savedWAL
 }
 
 // backupWork is the folder of pgBackRest's files, holdArchive the file that ends archiving while it exists.
@@ -98,6 +99,9 @@ func (a *Agent) prepareBackups(ctx, background context.Context, w *world) {
 	if a.config.Backup == nil || !w.found.Complete {
 		b.server.stop()
 		b.server, b.command, b.archive, b.usable = nil, "", nil, false
+		if a.config.Backup == nil {
+			a.forgetSavedWAL()
+		}
 		return
 	}
 	if b.tool == nil && !a.findBackupTool() {
@@ -114,6 +118,7 @@ func (a *Agent) prepareBackups(ctx, background context.Context, w *world) {
 	}
 	b.command = b.tool.ArchiveCommand(backrest.HostConfiguration, b.stanza, a.options.Paths.holdArchive())
 	a.serveBackups(background, changed)
+	a.pushSavedWAL(background, w)
 	if changed {
 		b.runner.Doubt() // credentials, say: whether they are right is told at once, not when WAL is to be archived
 	}
@@ -190,6 +195,7 @@ func (a *Agent) stopBackups() {
 		a.backups.runner.Stop()
 	}
 	a.backups.server.stop()
+	a.backups.saved.push.stop()
 }
 
 // describeBackups adds what there is to say of backups.

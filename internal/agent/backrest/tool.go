@@ -24,6 +24,7 @@ const (
 	stanzaBound = 3 * time.Minute
 	infoBound   = 2 * time.Minute
 	expireBound = 30 * time.Minute
+	pushBound   = 5 * time.Minute
 )
 
 // ErrMissing is that the image has no pgBackRest.
@@ -92,6 +93,20 @@ func (t *Tool) Write(name string, s Settings) (changed bool, err error) {
 // so that a shutdown for a hand-over need not wait for the repository; what was not archived then is archived by the next primary.
 func (t *Tool) ArchiveCommand(name, stanza, hold string) string {
 	return fmt.Sprintf(`test ! -e %s || exit 130; exec %s --config=%s --stanza=%s archive-push "%%p"`, hold, t.Program, t.Configuration(name), stanza)
+}
+
+// ErrOtherWAL is that the archive has a file of WAL of that name already, with another content.
+var ErrOtherWAL = errors.New("the archive has another file of that name")
+
+// Push archives a file of WAL that PostgreSQL does not know of any more. One that is there already is no error.
+func (t *Tool) Push(ctx context.Context, name, stanza, path string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, pushBound, fmt.Errorf("the repository took no WAL for %s", pushBound))
+	defer cancel()
+	_, err := t.run(ctx, name, "--stanza="+stanza, "--no-archive-async", "archive-push", path)
+	if err != nil && strings.Contains(err.Error(), "different checksum") {
+		return fmt.Errorf("%w: %w", ErrOtherWAL, err)
+	}
+	return err
 }
 
 // EndPushes ends what the archiver does just now: it may wait for a repository that does not answer.
@@ -173,6 +188,10 @@ func (t *Tool) DeleteStanza(ctx context.Context, name, stanza string) error {
 		return err
 	}
 	_, err := t.run(ctx, name, "--stanza="+stanza, "--pg1-path=/nonexistent", "--force", "stanza-delete")
+	if err != nil { // what is left of it is to be read, and to be removed another time
+		_, startErr := t.run(context.WithoutCancel(ctx), name, "--stanza="+stanza, "start")
+		err = errors.Join(err, startErr)
+	}
 	return err
 }
 
