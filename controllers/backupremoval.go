@@ -108,6 +108,8 @@ func (r *PostgresBackup) deletion(ctx context.Context, b *v1.PostgresBackup, c *
 		d.Lost = fmt.Sprintf("PostgresCluster %s has no spec.backup any more", c.Name)
 	case b.Status.Label == "" || b.Status.SystemIdentifier != c.Status.SystemIdentifier:
 		d.Lost = fmt.Sprintf("it is not of the PostgreSQL system that PostgresCluster %s has now", c.Name)
+	case b.Status.Location != "" && !build.InRepository(c, b.Status.Location):
+		d.Lost = fmt.Sprintf("it is not in the repository that PostgresCluster %s has now", c.Name)
 	case c.Spec.Suspend:
 		d.Obstacle = fmt.Sprintf("PostgresCluster %s is suspended", c.Name)
 	}

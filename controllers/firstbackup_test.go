@@ -7,32 +7,26 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/pgsteward/pgsteward/internal/agentapi"
-	"github.com/pgsteward/pgsteward/internal/backup"
 	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/plan"
 )
 
-// TestFirstBackup: one is asked for when there is none, and again, under a name of its own, when none leads to where the cluster is.
+// TestFirstBackup: the backup that is due is asked for when nothing else is being done, and there is a schedule.
 func TestFirstBackup(t *testing.T) {
 	t.Parallel()
-	report := func(timeline int64, backups ...backup.Backup) agentapi.RepositoryReport {
-		return agentapi.RepositoryReport{Stanza: "pg16-1", Ready: true, Known: true, Timeline: timeline, Backups: backups}
-	}
-	good, left := backup.Backup{Label: "good"}, backup.Backup{Label: "left", Abandoned: true}
 	for what, test := range map[string]struct {
-		report agentapi.RepositoryReport
-		first  bool
+		change func(*facts.Backup)
+		rule   string
 		want   string
 	}{
-		"none is there":               {report(0), false, "db-pg16-1"},
-		"none, but it was asked for":  {report(0), true, ""},
-		"one is there":                {report(0, good), false, ""},
-		"one leads there":             {report(2, good, left), false, ""},
-		"none leads there":            {report(2, left), false, "db-pg16-1-2"},
-		"none, but that was asked":    {report(2, left), true, ""},
-		"the repository is not ready": {agentapi.RepositoryReport{Stanza: "pg16-1", Known: true}, false, ""},
+		"it is due":                   {func(*facts.Backup) {}, "done", "db-pg16-1"},
+		"another is being made":       {func(b *facts.Backup) { b.Asked = []string{"other"} }, "done", ""},
+		"there is no schedule":        {func(b *facts.Backup) { b.Interval = 0 }, "done", ""},
+		"something else is done":      {func(*facts.Backup) {}, "roll", ""},
+		"the repository is not ready": {func(b *facts.Backup) { b.Repository = facts.Know(agentapi.RepositoryReport{}) }, "done", ""},
 	} {
-		f := facts.Cluster{Name: "db", Backup: &facts.Backup{Interval: time.Hour, Repository: facts.Know(test.report), First: test.first}}
-		assert.Equal(t, test.want, firstBackup(f, plan.Decision{Rule: "done"}), what)
+		b := &facts.Backup{Interval: time.Hour, Repository: facts.Know(agentapi.RepositoryReport{Ready: true}), First: "db-pg16-1"}
+		test.change(b)
+		assert.Equal(t, test.want, firstBackup(facts.Cluster{Name: "db", Backup: b}, plan.Decision{Rule: test.rule}), what)
 	}
 }

@@ -130,6 +130,7 @@ func (r *PostgresCluster) wanted(c *v1.PostgresCluster) observe.Wanted {
 	}
 	if c.Spec.Backup != nil {
 		wanted.Retention = build.Period(c.Spec.Backup.Retention, build.DefaultRetention)
+		wanted.Repository, wanted.InRepository = build.RepositoryName(c), func(location string) bool { return build.InRepository(c, location) }
 	}
 	return wanted
 }
@@ -201,14 +202,13 @@ func reports(f facts.Cluster) map[string]agentapi.Status {
 // firstBackup is the name of the backup to ask for because there is a schedule and none yet, or none that leads to where the cluster is:
 // until there is one nothing can be recovered, and the next one that is due may be far away. Empty: none is to be asked for.
 func firstBackup(f facts.Cluster, d plan.Decision) string {
-	if f.Backup == nil || f.Backup.Interval == 0 || f.Backup.First || len(f.Backup.Asked) > 0 || d.Rule != "done" {
+	if f.Backup == nil || f.Backup.Interval == 0 || len(f.Backup.Asked) > 0 || d.Rule != "done" {
 		return ""
 	}
-	report, known := f.Backup.Repository.Get()
-	if !known || !report.Ready || !report.Known || len(report.Backups) > 0 && report.Anew() == 0 {
+	if report, known := f.Backup.Repository.Get(); !known || !report.Ready {
 		return ""
 	}
-	return naming.FirstBackup(f.Name, report.Stanza, report.Anew())
+	return f.Backup.First
 }
 
 // carryOut carries out the decision's action and puts an agent's answer into the decision.

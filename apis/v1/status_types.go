@@ -99,6 +99,8 @@ const (
 	ReasonBackupUpToDate = "BackupUpToDate"
 	// ReasonNoBackup: there is no backup yet.
 	ReasonNoBackup = "NoBackup"
+	// ReasonArchiveIncomplete: WAL is missing in the repository after the last backup, and newer is there.
+	ReasonArchiveIncomplete = "ArchiveIncomplete"
 	// ReasonBackupOverdue: the last good backup is older than the schedule says.
 	ReasonBackupOverdue = "BackupOverdue"
 	// ReasonBackupFailed: the last backup failed.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -101,16 +102,20 @@ func (a *Agent) restore(ctx context.Context, seeder *datadir.Seeder, recovery ag
 	if err != nil {
 		return err
 	}
+	target, missing, err := a.withinArchive(ctx, tool, contents, source, recovery.Target)
+	if err != nil {
+		return err
+	}
 	a.log.Info("Restoring", "stanza", source.Stanza, "backup", source.Backup.Label, "ended", source.Backup.Stopped)
 	socket := filepath.Join(a.options.Paths.Run, "recovery")
 	client := sql.NewClient(socket, a.options.Ports.Postgres)
 	defer client.Close()
-	return seeder.Recover(ctx, datadir.Recovery{
+	err = seeder.Recover(ctx, datadir.Recovery{
 		Restore: func(ctx context.Context, folder string) error {
 			return tool.Restore(ctx, recoveryConfiguration, source, folder)
 		},
 		Parameters: func(folder string) postgres.Parameters {
-			return recoveryParameters(recovery.Target, tool.RestoreCommand(recoveryConfiguration, source.Stanza, folder))
+			return recoveryParameters(target, tool.RestoreCommand(recoveryConfiguration, source.Stanza, folder))
 		},
 		Socket: socket, Port: a.options.Ports.Postgres, Users: a.users(),
 		Recovering: func(ctx context.Context) (bool, error) {
@@ -118,6 +123,24 @@ func (a *Agent) restore(ctx context.Context, seeder *datadir.Seeder, recovery ag
 			return state.InRecovery, err
 		},
 	})
+	if err != nil && missing != nil {
+		err = fmt.Errorf("%w (%s)", err, missing)
+	}
+	return err
+}
+
+// withinArchive is the target of a recovery from that source, and the WAL that is missing on the way; nil: none is. A recovery to the end would end
+// there and succeed, without what came after: that has to be wished, by the position as the target.
+func (a *Agent) withinArchive(
+	ctx context.Context, tool *backrest.Tool, all []backup.Contents, source backup.Source, target backup.Target,
+) (backup.Target, *backup.Gap, error) {
+	i := slices.IndexFunc(all, func(c backup.Contents) bool { return c.Stanza == source.Stanza })
+	gap, err := tool.Gap(ctx, recoveryConfiguration, all[i], source.Backup)
+	if err != nil {
+		return target, nil, unreachableError{err}
+	}
+	target, err = target.Within(gap)
+	return target, gap, err
 }
 
 // recoveryParameters are the target as PostgreSQL has it.

@@ -1,6 +1,8 @@
 package agentapi
 
 import (
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/pgsteward/pgsteward/internal/backup"
@@ -149,8 +151,27 @@ type RepositoryReport struct {
 	Backups []backup.Backup `json:"backups,omitempty"`
 	// Timeline is what a recovery follows; zero: that is not known, or there is only the first.
 	Timeline int64 `json:"timeline,omitempty"`
+	// Gap is WAL that is missing after the newest good backup, and has been for a while; nil: none is.
+	Gap *backup.Gap `json:"gap,omitempty"`
 	// At is when that was read.
 	At time.Time `json:"at,omitzero"`
+}
+
+// Due says whether a backup is needed before the next of the schedule, since the newest written cannot be recovered from those that there are; and
+// what its name is to have, so that there is one for each cause: the timeline that none leads to, the first WAL that is missing, or nothing for the
+// first of all.
+func (r *RepositoryReport) Due() (mark string, due bool) {
+	switch anew := r.Anew(); {
+	case !r.Known:
+		return "", false
+	case len(r.Backups) == 0:
+		return "", true
+	case anew > 0:
+		return strconv.FormatInt(anew, 10), true
+	case r.Gap != nil:
+		return strings.ToLower(r.Gap.WAL), true
+	}
+	return "", false
 }
 
 // Anew is the timeline that a first backup is needed of, since none that there is leads there; zero: there is one, or none at all.

@@ -25,7 +25,7 @@ func (l Line) Abandons(b Backup) bool {
 
 // Follow is the contents as they are to a recovery along the line.
 func (c Contents) Follow(line Line) Contents {
-	c.Timeline = line.Timeline
+	c.Line = line
 	backups := make([]Backup, 0, len(c.Backups))
 	for _, b := range c.Backups {
 		b.Abandoned = line.Abandons(b)

@@ -56,7 +56,7 @@ func TestFollow(t *testing.T) {
 	t.Parallel()
 	before := backup.Contents{Stanza: "pg16-2", Archive: "16-1", Backups: []backup.Backup{on(full(3), 1, "0/3000000"), on(full(2), 1, "0/4000000"), on(full(1), 3, "0/6000000")}}
 	after := before.Follow(third)
-	assert.Equal(t, int64(3), after.Timeline)
+	assert.Equal(t, int64(3), after.Line.Timeline)
 	assert.Equal(t, "16-1", after.Archive)
 	var left []bool
 	for _, b := range after.Backups {

@@ -33,8 +33,10 @@ type Contents struct {
 	Backups []Backup
 	// Archive is the folder of its WAL; empty: none was archived.
 	Archive string
-	// Timeline is what a recovery follows; zero: that is not known, and Backup.Abandoned of no backup says anything.
-	Timeline int64
+	// Line is what a recovery follows; the zero one: that is not known, and Backup.Abandoned of no backup says anything.
+	Line Line
+	// Gap is WAL that it would miss after the newest good backup; nil: none is known of.
+	Gap *Gap
 }
 
 // Target is up to where to recover. At most one of Time, LSN and Name is set; without one it is the end of the WAL.
@@ -83,6 +85,9 @@ func Choose(contents []Contents, major int, target Target, now time.Time) (Sourc
 	if target.Backup != "" {
 		return named(candidates, target)
 	}
+	if err := oneSystem(candidates); err != nil {
+		return Source{}, err
+	}
 	good := slices.DeleteFunc(slices.Clone(candidates), func(s Source) bool { return !s.Backup.Good() })
 	if len(good) == 0 {
 		return Source{}, noneGood(candidates, target)
@@ -105,6 +110,28 @@ func Choose(contents []Contents, major int, target Target, now time.Time) (Sourc
 	}
 	return Source{}, fmt.Errorf("targetLSN %s is before the end of the first backup, %s, at %s: give that position or a later one",
 		target.LSN, oldest.Label, oldest.StopLSN)
+}
+
+// oneSystem refuses to choose among backups of several PostgreSQL systems: the newest may be of a cluster that somebody made by mistake under the name
+// of the one that was lost.
+func oneSystem(candidates []Source) error {
+	var newest []Source // of each
+	for _, s := range candidates {
+		if !slices.ContainsFunc(newest, func(n Source) bool { return n.Stanza == s.Stanza }) {
+			newest = append(newest, s)
+		}
+	}
+	if len(newest) < 2 {
+		return nil
+	}
+	var texts []string
+	for _, s := range newest {
+		_, system, _ := ParseStanza(s.Stanza)
+		texts = append(texts, fmt.Sprintf("%s, which ended at %s with %d bytes of data, of system %s",
+			cmp.Or(s.Backup.Name, s.Backup.Label), s.Backup.Stopped.UTC().Format(time.RFC3339), s.Backup.Size, system))
+	}
+	return fmt.Errorf("the repository has backups of %d PostgreSQL systems, of which the newest are: %s. Name in backup the one to begin with; a target may be given beside it",
+		len(newest), strings.Join(texts, "; "))
 }
 
 // noneOf says why there is nothing to begin with.

@@ -1,6 +1,7 @@
 package backup_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -65,7 +66,16 @@ func TestChoose(t *testing.T) {
 			assert.Equal(t, "pg16-2", source.Stanza)
 		})
 	}
-	_, err := backup.Choose(contents, 17, backup.Target{}, noon)
+	two := append(slices.Clone(contents), backup.Contents{Stanza: "pg16-3", Backups: []backup.Backup{lsn(full(0.5), "empty", "0/1600000")}})
+	for _, target := range []backup.Target{{}, {Time: when(6)}} {
+		_, err := backup.Choose(two, 16, target, noon)
+		require.ErrorContains(t, err, "the repository has backups of 2 PostgreSQL systems, of which the newest are: empty, which ended at ")
+		require.ErrorContains(t, err, "of system 2. Name in backup the one to begin with")
+	}
+	one, err := backup.Choose(two, 16, backup.Target{Backup: "ten", Time: when(6)}, noon)
+	require.NoError(t, err)
+	assert.Equal(t, "pg16-2", one.Stanza)
+	_, err = backup.Choose(contents, 17, backup.Target{}, noon)
 	require.ErrorContains(t, err, "PostgreSQL 15, 16 only, and spec.version is 17")
 	_, err = backup.Choose(nil, 16, backup.Target{}, noon)
 	require.ErrorContains(t, err, "has no backup")

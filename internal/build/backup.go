@@ -1,6 +1,8 @@
 package build
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"path"
 	"slices"
 	"strconv"
@@ -80,12 +82,31 @@ func BackupLocation(c *v1.PostgresCluster, label string) string {
 	if c.Spec.Backup == nil || err != nil || c.Status.SystemIdentifier == "" {
 		return ""
 	}
+	before, after := place(c)
+	return before + path.Join("backup", backup.Stanza(major, c.Status.SystemIdentifier), label) + after
+}
+
+// InRepository says whether the backup of that location is in the repository that the cluster has now. A store may have got another address.
+func InRepository(c *v1.PostgresCluster, location string) bool {
+	before, after := place(c)
+	after, _, _ = strings.Cut(after, " at ")
+	return strings.HasPrefix(location, before) && strings.HasSuffix(location, after)
+}
+
+// RepositoryName is a short name of the cluster's repository, for names of objects.
+func RepositoryName(c *v1.PostgresCluster) string {
+	before, _ := place(c)
+	sum := sha256.Sum256([]byte(before))
+	return hex.EncodeToString(sum[:4])
+}
+
+// place is what the location of a backup in the cluster's repository begins and ends with.
+func place(c *v1.PostgresCluster) (before, after string) {
 	repository := repositoryOf(c.Spec.Backup.Repository, c.Name, c.Namespace)
-	folder := path.Join(repository.Path, "backup", backup.Stanza(major, c.Status.SystemIdentifier), label)
 	if repository.Kind == agentapi.RepositoryS3 {
-		return "s3://" + repository.Bucket + "/" + folder + " at " + repository.Endpoint
+		return "s3://" + repository.Bucket + "/" + repository.Path + "/", " at " + repository.Endpoint
 	}
-	return folder + " in PersistentVolumeClaim " + naming.RepositoryVolume(c.Name)
+	return repository.Path + "/", " in PersistentVolumeClaim " + naming.RepositoryVolume(c.Name)
 }
 
 // recovery is the backup that the first instance's data is made from; nil: it is new.

@@ -27,8 +27,8 @@ type Backup struct {
 	Failed *FailedBackup
 	// Expired are PostgresBackups whose backup is not in the repository any more, or that failed longer ago than backups are kept.
 	Expired []BackupRecord
-	// First says that the PostgresBackup exists, or existed, that is made when there is no backup yet.
-	First bool
+	// First is the name of the PostgresBackup to be made at once, since without it the newest cannot be recovered; empty: none is, it was, or it is not known.
+	First string
 }
 
 // FinalBackup is the backup that is wanted of a cluster before it is deleted.

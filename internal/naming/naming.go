@@ -335,11 +335,14 @@ func BackupJobLabels(cluster string) map[string]string {
 	return map[string]string{LabelName: ManagedBy, LabelAppInstance: cluster, LabelComponent: "backup"}
 }
 
-// FirstBackup is the name of the PostgresBackup that is made when there is none yet of the stanza; or, with a timeline, none that leads there.
-func FirstBackup(cluster, stanza string, timeline int64) string {
+// FirstBackup is the name of the PostgresBackup that is made when there is none yet of the stanza, or none from which the newest can be recovered;
+// the mark says for which cause of that, and elsewhere in which repository, if an earlier one has taken the name.
+func FirstBackup(cluster, stanza, mark, elsewhere string) string {
 	name := cluster + "-" + stanza
-	if timeline > 0 {
-		name += "-" + strconv.FormatInt(timeline, 10)
+	for _, part := range []string{mark, elsewhere} {
+		if part != "" {
+			name += "-" + part
+		}
 	}
 	return name
 }

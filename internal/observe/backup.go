@@ -194,11 +194,13 @@ func (r *Reader) asked(ctx context.Context, c *v1.PostgresCluster, b *facts.Back
 		return err
 	}
 	report, _ := b.Repository.Get()
-	first := naming.FirstBackup(c.Name, report.Stanza, report.Anew())
+	first, due := firstBackup(c.Name, report, all, wanted)
+	if due {
+		b.First = first
+	}
 	var last time.Time
 	for i := range all {
 		one := &all[i]
-		b.First = b.First || one.Name == first
 		switch one.Status.Phase {
 		case v1.BackupCompleted, v1.BackupFailed:
 		default:
@@ -207,7 +209,7 @@ func (r *Reader) asked(ctx context.Context, c *v1.PostgresCluster, b *facts.Back
 		}
 		if one.Name == first {
 			// it stays as long as its stanza, and its timeline if it has one, are the cluster's: it says that there was a first one
-		} else if expired(one, report, wanted.Retention, r.Now()) {
+		} else if expired(one, report, wanted, r.Now()) {
 			b.Expired = append(b.Expired, facts.BackupRecord{Name: one.Name, UID: string(one.UID)})
 			continue
 		}
@@ -222,10 +224,25 @@ func (r *Reader) asked(ctx context.Context, c *v1.PostgresCluster, b *facts.Back
 	return nil
 }
 
+// firstBackup is the name of the PostgresBackup that is made as soon as the newest cannot be recovered from what the repository has, and whether it
+// is to be made now.
+func firstBackup(cluster string, report agentapi.RepositoryReport, all []v1.PostgresBackup, wanted Wanted) (name string, due bool) {
+	mark, due := report.Due()
+	name = naming.FirstBackup(cluster, report.Stanza, mark, "")
+	taken := func(name string) int {
+		return slices.IndexFunc(all, func(one v1.PostgresBackup) bool { return one.Name == name })
+	}
+	if i := taken(name); i >= 0 && wanted.isElsewhere(&all[i]) {
+		name = naming.FirstBackup(cluster, report.Stanza, mark, wanted.Repository)
+	}
+	return name, due && taken(name) < 0
+}
+
 // expired says whether the PostgresBackup tells of nothing any more: its backup was removed from the repository, as it is known since
-// the backup ended, or goes with those of its generation; or it failed longer ago than backups are kept.
-func expired(one *v1.PostgresBackup, report agentapi.RepositoryReport, retention time.Duration, now time.Time) bool {
-	finished := one.Status.FinishedAt
+// the backup ended, or goes with those of its generation; or it failed longer ago than backups are kept. Of a repository that the cluster had
+// before nothing is known.
+func expired(one *v1.PostgresBackup, report agentapi.RepositoryReport, wanted Wanted, now time.Time) bool {
+	finished, retention := one.Status.FinishedAt, wanted.Retention
 	if finished == nil || !one.DeletionTimestamp.IsZero() {
 		return false
 	}
@@ -233,7 +250,7 @@ func expired(one *v1.PostgresBackup, report agentapi.RepositoryReport, retention
 		return retention > 0 && now.Sub(finished.Time) > retention
 	}
 	_, system, ok := backup.ParseStanza(report.Stanza)
-	if !ok || !report.Known || !NewerThan(report, finished.Time) {
+	if !ok || !report.Known || !NewerThan(report, finished.Time) || wanted.isElsewhere(one) {
 		return false
 	}
 	if system != one.Status.SystemIdentifier { // of an earlier generation: see backup.Outlived

@@ -40,7 +40,11 @@ func TestExpired(t *testing.T) {
 		"the present one does not cover it":    {done("c", "1", 45*day), young, false},
 		"it runs":                              {v1.PostgresBackupStatus{Phase: v1.BackupRunning}, report, false},
 	} {
-		assert.Equal(t, test.want, expired(&v1.PostgresBackup{Status: test.status}, test.report, period, now), name)
+		assert.Equal(t, test.want, expired(&v1.PostgresBackup{Status: test.status}, test.report, Wanted{Retention: period}, now), name)
 	}
-	assert.False(t, expired(&v1.PostgresBackup{Status: done("c", "1", 45*day)}, report, 0, now), "everything is kept")
+	assert.False(t, expired(&v1.PostgresBackup{Status: done("c", "1", 45*day)}, report, Wanted{}, now), "everything is kept")
+	moved := Wanted{Retention: period, InRepository: func(string) bool { return false }}
+	before := done("c", "2", 50*day)
+	before.Location = "s3://before/x"
+	assert.False(t, expired(&v1.PostgresBackup{Status: before}, report, moved, now), "it is in another repository, of which nothing is known")
 }

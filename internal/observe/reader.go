@@ -51,6 +51,14 @@ type Wanted struct {
 	Schedule, TimeZone string
 	// Retention is for how long backups are kept.
 	Retention time.Duration
+	// Repository is a short name of the repository that backups go to; InRepository says whether a backup of that status.location is in it.
+	Repository   string
+	InRepository func(location string) bool
+}
+
+// isElsewhere says whether the PostgresBackup tells of a backup in another repository than the one that is wanted now.
+func (w *Wanted) isElsewhere(b *v1.PostgresBackup) bool {
+	return b.Status.Location != "" && w.InRepository != nil && !w.InRepository(b.Status.Location)
 }
 
 // Observation is a cluster as it was read in one pass.

@@ -181,6 +181,9 @@ func backupHealthy(b *facts.Backup, s *v1.PostgresClusterStatus, now time.Time) 
 	case s.LastBackup == nil && report.Anew() > 0:
 		c.Reason = v1.ReasonNoBackup
 		c.Message = fmt.Sprintf("No good backup leads to timeline %d, on which the cluster is: until there is another, what was written since cannot be recovered", report.Anew())
+	case report.Gap != nil:
+		c.Reason = v1.ReasonArchiveIncomplete
+		c.Message = fmt.Sprintf("%s: what was written since the last backup can be recovered up to %s only, until there is another backup", report.Gap, report.Gap.LSN)
 	case s.LastBackup == nil:
 		c.Reason, c.Message = v1.ReasonNoBackup, "There is no backup yet, so that nothing can be recovered"
 	case b.Interval > 0 && now.Sub(s.LastBackup.Time) > b.Interval+overdueGrace:

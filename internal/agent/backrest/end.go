@@ -45,5 +45,5 @@ func (r *Runner) listLast(ctx context.Context, stanza string) (backup.Contents, 
 	if cause := context.Cause(ctx); errors.Is(cause, ErrLost) {
 		return backup.Contents{}, cause
 	}
-	return r.list(context.WithoutCancel(ctx), stanza)
+	return r.survey(context.WithoutCancel(ctx), stanza)
 }

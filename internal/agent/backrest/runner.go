@@ -25,6 +25,10 @@ const (
 	// retryFirst and retryLast bound the pause after a look, or a stanza, that failed.
 	retryFirst = 5 * time.Second
 	retryLast  = 2 * time.Minute
+	// gapInterval is when it is looked at again if WAL is missing, and gapPatience for how long that is no gap yet: files are pushed beside each
+	// other, and what a former primary still has comes late.
+	gapInterval = time.Minute
+	gapPatience = 3 * time.Minute
 )
 
 // Runner uses the repository: it looks after the stanza, knows what there is, and makes one backup at a time. Its methods may be
@@ -49,7 +53,10 @@ type Runner struct {
 	doubted  time.Time
 	failures int
 	stanza   string
-	wait     sync.WaitGroup
+	// gap is WAL that the list before lacked, gapSeen since when.
+	gap     *backup.Gap
+	gapSeen time.Time
+	wait    sync.WaitGroup
 }
 
 // Report is what is known of the repository; nil if nothing was ever asked of it here.
@@ -93,7 +100,7 @@ func (r *Runner) Keep(ctx context.Context, stanza, remote string, now time.Time)
 	defer r.mu.Unlock()
 	if r.stanza != stanza {
 		r.stanza, r.next, r.failures = stanza, time.Time{}, 0
-		r.report = agentapi.RepositoryReport{Stanza: stanza}
+		r.report, r.gap = agentapi.RepositoryReport{Stanza: stanza}, nil
 	}
 	if r.looking || r.cancel != nil || r.endRemoval != nil || now.Before(r.next) {
 		return
@@ -116,9 +123,9 @@ func (r *Runner) look(ctx context.Context, stanza, remote string) {
 	var found backup.Contents
 	err := reach(ctx, remote)
 	if err == nil {
-		if found, err = r.list(ctx, stanza); err == nil && found.Stanza == "" {
+		if found, err = r.survey(ctx, stanza); err == nil && found.Stanza == "" {
 			if err = r.Tool.CreateStanza(ctx, HostConfiguration, stanza); err == nil {
-				found, err = r.list(ctx, stanza)
+				found, err = r.survey(ctx, stanza)
 			}
 		}
 	}
@@ -148,7 +155,8 @@ func (r *Runner) note(found backup.Contents, err error) {
 	} else {
 		r.next, r.failures = time.Now().Add(infoInterval), 0
 		r.report = agentapi.RepositoryReport{
-			Stanza: r.stanza, Ready: true, Known: true, Backups: found.Backups, Timeline: found.Timeline, At: time.Now(),
+			Stanza: r.stanza, Ready: true, Known: true, Backups: found.Backups, Timeline: found.Line.Timeline, At: time.Now(),
+			Gap: r.lasting(found.Gap),
 		}
 	}
 	if before.Error != r.report.Error || before.Ready != r.report.Ready {
@@ -157,6 +165,31 @@ func (r *Runner) note(found backup.Contents, err error) {
 	if !reflect.DeepEqual(before, r.report) {
 		go r.Changed()
 	}
+}
+
+// lasting is the gap if it has been there for a while; else it has the repository looked at again before long. The caller holds the lock.
+func (r *Runner) lasting(gap *backup.Gap) *backup.Gap {
+	if gap == nil || r.gap == nil || r.gap.WAL != gap.WAL {
+		r.gapSeen = time.Now()
+	}
+	r.gap = gap
+	if gap == nil {
+		return nil
+	}
+	r.next = time.Now().Add(gapInterval)
+	if time.Since(r.gapSeen) < gapPatience {
+		return nil
+	}
+	return gap
+}
+
+// survey is what is in the stanza, and what is missing after the newest good backup.
+func (r *Runner) survey(ctx context.Context, stanza string) (backup.Contents, error) {
+	found, err := r.list(ctx, stanza)
+	if newest, ok := backup.Newest(found.Backups); err == nil && ok {
+		found.Gap, err = r.Tool.Gap(ctx, HostConfiguration, found, newest)
+	}
+	return found, err
 }
 
 // list is what is in the stanza, as it is to a recovery along the newest timeline. It has no name if there is none.

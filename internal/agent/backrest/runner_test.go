@@ -13,6 +13,7 @@ import (
 
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/backup"
 )
 
 // runnerOf is a Runner whose engine is a script, which is called with the commands that are then in the file calls.
@@ -98,4 +99,19 @@ func TestRemote(t *testing.T) {
 	} {
 		require.Equal(t, want, settings(repository).Remote())
 	}
+}
+
+// TestLasting: what is missing for a moment, while files are pushed beside each other, is no gap.
+func TestLasting(t *testing.T) {
+	t.Parallel()
+	r := &Runner{}
+	one, other := &backup.Gap{WAL: "1"}, &backup.Gap{WAL: "2"}
+	require.Nil(t, r.lasting(nil))
+	require.Nil(t, r.lasting(one))
+	require.WithinDuration(t, time.Now().Add(gapInterval), r.next, time.Minute/2, "it is looked at again soon")
+	r.gapSeen = r.gapSeen.Add(-gapPatience)
+	require.Equal(t, one, r.lasting(one))
+	require.Nil(t, r.lasting(other))
+	require.Nil(t, r.lasting(nil))
+	require.Nil(t, r.lasting(one))
 }

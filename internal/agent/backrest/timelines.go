@@ -65,12 +65,12 @@ func (t *Tool) line(ctx context.Context, name string, contents backup.Contents, 
 
 // histories are the timelines whose histories are in that folder, the oldest first.
 func (t *Tool) histories(ctx context.Context, name, folder string) ([]int64, error) {
-	output, err := t.bounded(ctx, name, "--filter="+historyFilter, "repo-ls", folder)
+	files, err := t.names(ctx, name, historyFilter, folder)
 	if err != nil {
 		return nil, err
 	}
 	var timelines []int64
-	for _, file := range strings.Fields(string(output)) {
+	for _, file := range files {
 		digits, _, _ := strings.Cut(file, ".")
 		timeline, err := strconv.ParseInt(digits, 16, 64)
 		if err != nil {
@@ -80,6 +80,15 @@ func (t *Tool) histories(ctx context.Context, name, folder string) ([]int64, err
 	}
 	slices.Sort(timelines)
 	return timelines, nil
+}
+
+// names are those of what is in a folder of the repository and matches.
+func (t *Tool) names(ctx context.Context, name, filter, folder string) ([]string, error) {
+	output, err := t.bounded(ctx, name, "--filter="+filter, "repo-ls", folder)
+	if err != nil {
+		return nil, err
+	}
+	return strings.Fields(string(output)), nil
 }
 
 // bounded runs a command that reads a little.

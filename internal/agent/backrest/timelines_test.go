@@ -65,7 +65,7 @@ esac`)
 				return
 			}
 			require.NoError(t, err)
-			assert.Equal(t, test.timeline, contents.Timeline)
+			assert.Equal(t, test.timeline, contents.Line.Timeline)
 			var abandoned []string
 			for _, b := range contents.Backups {
 				if b.Abandoned {
@@ -88,5 +88,5 @@ func TestHistoriesLost(t *testing.T) {
 	}}, 0)
 	require.NoError(t, err)
 	assert.False(t, contents.Backups[0].Abandoned)
-	assert.Zero(t, contents.Timeline)
+	assert.Zero(t, contents.Line.Timeline)
 }
