@@ -37,6 +37,7 @@ func (p *pass) switched() {
 	case u.RollbackUntil == nil || !f.Now.Before(u.RollbackUntil.Time):
 		p.say(v1.UpgradeRetire, "the time in which one could go back is over")
 		p.step.Recheck = soon
+	case p.bringOver():
 	default:
 		message := fmt.Sprintf("%s has the writes; until %s setting spec.version back to %q loses none", u.To, u.RollbackUntil.UTC().Format(time.RFC3339), u.From)
 		if why := p.originBehind(); why != "" {
@@ -46,6 +47,31 @@ func (p *pass) switched() {
 		p.say(v1.UpgradeObserve, "%s", message)
 		p.step.Recheck = min(rest, u.RollbackUntil.Sub(f.Now))
 	}
+}
+
+// bringOver has the standbys follow the new version that were left to the old one: it has the writes now, and they are what can take over
+// from its primary. One at a time, and only while nothing else of the new version is amiss. It says whether there is something to do.
+func (p *pass) bringOver() bool {
+	f, u := p.f, p.u
+	next := ""
+	for _, i := range f.Instances {
+		switch {
+		case i.Name == f.Holder || i.Name == u.Origin || i.Deleting:
+		case p.wanted(i.Name) != u.To:
+			next = i.Name
+		case f.Runs(i) == u.From && p.remake(i, v1.UpgradeObserve):
+			return true
+		case f.CannotTakeOver(i) != "":
+			return false
+		}
+	}
+	if next == "" {
+		return false
+	}
+	u.Rolled = append(u.Rolled, next)
+	p.say(v1.UpgradeObserve, "%s is the next to run %s", next, u.To)
+	p.step.Recheck = soon
+	return true
 }
 
 // pauseOf takes note of how long writes paused, as the agent says that gave them away.

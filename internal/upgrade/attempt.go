@@ -60,7 +60,7 @@ func (p *pass) attempt() {
 	if !p.caughtUp(status) {
 		return
 	}
-	if p.roll() {
+	if p.giveBack() || p.roll() {
 		return
 	}
 	p.switchover(u.Seed, u.To, f.Upgrade.Window > 0)
@@ -141,7 +141,7 @@ func (p *pass) roll() bool {
 			left = append(left, i)
 		}
 	}
-	if len(left) == 0 || len(left) == 1 && p.mayNotSwitch() != "" || len(left)-1 < f.Upgrade.SyncRequired {
+	if len(left) == 0 || len(left) == 1 && (p.mayNotSwitch() != "" || p.u.Refusals >= refusalsTold) || len(left)-1 < f.Upgrade.SyncRequired {
 		return false
 	}
 	if primary, known := f.Primary(); !known || !primary.Ready() {
@@ -160,6 +160,43 @@ func (p *pass) roll() bool {
 	u.Rolled = append(u.Rolled, next)
 	u.Progress, u.ProgressAt = rolling+next, at(f.Now)
 	p.say(v1.UpgradeRollStandbys, "%s is the next to run %s", next, u.To)
+	p.step.Recheck = soon
+	return true
+}
+
+// giveBack makes the standby that was rolled last one of the live version again if that has none and the switchover does not follow: it was
+// refused again and again, or is not approved any more. It says whether there is something to do. What was refused so often is tried without
+// that standby from then on (roll): else its data would be copied for each try, twice.
+func (p *pass) giveBack() bool {
+	f, u := p.f, p.u
+	standby := false
+	for _, i := range f.Instances {
+		if i.Name == f.Holder || i.Deleting || p.wanted(i.Name) != u.From {
+			continue
+		}
+		standby = true
+		if f.Runs(i) == u.To && p.remake(i, v1.UpgradeAwaitSwitchover) { // it was given back a moment ago
+			p.tellRefusals()
+			return true
+		}
+	}
+	if standby || u.Refusals < refusalsTold && (!f.Upgrade.Manual || f.Upgrade.Approved) {
+		return false
+	}
+	last := -1
+	for n, name := range u.Rolled {
+		if i, exists := f.Instance(name); exists && !i.Deleting && name != f.Holder {
+			last = n
+		}
+	}
+	if last < 0 {
+		return false
+	}
+	name := u.Rolled[last]
+	u.Rolled = slices.Delete(u.Rolled, last, last+1)
+	u.Progress, u.ProgressAt = string(agentapi.SeedFollowing), at(f.Now)
+	p.say(v1.UpgradeAwaitSwitchover, "%s is to run %s again, which has no standby while the switchover does not follow", name, u.From)
+	p.tellRefusals()
 	p.step.Recheck = soon
 	return true
 }
@@ -232,10 +269,7 @@ func (p *pass) switchover(target, to string, keepBack bool) {
 	}
 	if why := p.mayNotSwitch(); why != "" {
 		p.say(awaiting, "%s", why)
-		if u.Refusals >= refusalsTold {
-			p.step.Problem = &facts.Problem{Reason: v1.ReasonUpgradeBlocked, Message: fmt.Sprintf(
-				"The switchover has come to nothing %d times: %s. Mend that, or set spec.version back to %q", u.Refusals, u.LastFailure, f.Live)}
-		}
+		p.tellRefusals()
 		if p.step.Recheck = rest; u.RetryAt != nil && u.RetryAt.After(f.Now) {
 			p.step.Recheck = min(rest, u.RetryAt.Sub(f.Now))
 		}
@@ -252,8 +286,16 @@ func (p *pass) switchover(target, to string, keepBack bool) {
 	p.say(under, "moving the writes from %s to %s", f.Holder, target)
 }
 
-// refusalsTold is after how many refusals in a row a switchover is a problem: standbys of the live version may be few until it succeeds.
+// refusalsTold is after how many refusals in a row a switchover is a problem, and the live version gets a standby back.
 const refusalsTold = 3
+
+// tellRefusals makes a switchover that comes to nothing again and again a problem.
+func (p *pass) tellRefusals() {
+	if u := p.u; u.Refusals >= refusalsTold {
+		p.step.Problem = &facts.Problem{Reason: v1.ReasonUpgradeBlocked, Message: fmt.Sprintf(
+			"The switchover has come to nothing %d times: %s. Mend that, or set spec.version back to %q", u.Refusals, u.LastFailure, p.f.Live)}
+	}
+}
 
 // saidOf is what the agent says of a switchover of that attempt to that version.
 func saidOf(report agentapi.Status, id, to string) *agentapi.UpgradeSwitchoverStatus {
@@ -270,6 +312,7 @@ func (p *pass) refuse(why string, pause int64) {
 		p.u.LastWritePause = (time.Duration(pause) * time.Millisecond).String()
 	}
 	p.say("", "the switchover came to nothing, and is tried again soon: %s", why)
+	p.tellRefusals()
 }
 
 func text(problem *agentapi.Problem) string {

@@ -44,14 +44,17 @@
 //     told the new version; the Pod is made anew from the new image, and its agent copies the seed's data and streams from it. The next only when
 //     the one before streams and the seed still follows. The last standby of the live generation is rolled only when the
 //     switchover may follow at once (approved, and not waiting after a failed one), since then the live generation has no failover.
-//     Bound: rollBound each; then the switchover goes ahead without it, and says so.
+//     Bound: rollBound each; then the switchover goes ahead without it, and says so. Undone for one of them if the live generation
+//     has none left and the switchover does not follow: refused refusalsTold times, or not approved any more. What was refused that often
+//     is tried without that one; it goes over in Observe.
 //  6. AwaitSwitchover. Observed: all that can be rolled is, and the switchover may not begin: not approved, or it was refused a moment ago.
 //  7. Switchover. Observed: it may begin, or the live primary's agent says that it is under way. Done: one request to the live
 //     primary's agent. Bound: maxWritePause, by that agent. Refused or too slow: From is open again, nothing is lost, and it is tried again
 //     after switchoverBackoff, which doubles.
-//  8. Observe. Observed: To is live, Origin is known, and the window is open. Done: the origin follows by logical replication. A
-//     problem of the origin is a warning: the way back is gone, and To is not touched. A loss of To's primary is To's failover; the slots
-//     for the way back are gone with it, so the way back is closed, with the reason. Ends: after rollbackWindow, or at once if it is 0.
+//  8. Observe. Observed: To is live, Origin is known, and the window is open. Done: the origin follows by logical replication. Standbys that
+//     were left to the old version go over, one at a time, but the origin. A problem of the origin is a warning: the way back is gone, and
+//     To is not touched. A loss of To's primary is To's failover; the slots for the way back are gone with it, so the way back is closed,
+//     with the reason. Ends: after rollbackWindow, or at once if it is 0.
 //  9. Rollback. Observed: To is live and spec.version is From, within the window. Done: the same request to the live primary's agent, the other
 //     way round. Bound and failure as in Switchover. Afterwards: Revert.
 //  10. Retire. Observed: To is live and the window is over, or the way back is lost. Done: the live primary removes everything logical and puts

@@ -264,3 +264,64 @@ func TestNoImage(t *testing.T) {
 	assert.Equal(t, v1.UpgradeDone, w.status.Phase)
 	assert.EqualValues(t, 1, w.status.Attempt)
 }
+
+// TestRefusedAgain: a switchover that is refused again and again leaves the live version one standby, which is not moved to and fro; it goes
+// over when the new version has the writes.
+func TestRefusedAgain(t *testing.T) {
+	t.Parallel()
+	for _, instances := range []int{3, 5} {
+		t.Run(fmt.Sprint(instances), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(1, instances)
+			w.spec, w.refuses = "17", 6
+			var pods []string
+			held := 0
+			run(t, w, 5000, func(int) {
+				if pod := w.servers[1].pod; len(pods) == 0 || pods[len(pods)-1] != pod {
+					pods = append(pods, pod)
+				}
+				if w.status != nil && w.live == "15" && w.status.Refusals >= 4 {
+					held++
+					assert.True(t, w.servers[1].pod == "15" && w.servers[1].ready, "%s", w)
+					f := w.facts()
+					if step := upgrade.Next(&f); step.Status.Phase == v1.UpgradeAwaitSwitchover {
+						require.NotNil(t, step.Problem)
+						assert.Contains(t, step.Problem.Message, "not drained in time")
+					}
+				}
+				if w.status != nil && w.status.Phase == v1.UpgradeRetire {
+					assert.Equal(t, "17", w.servers[1].pod, "its primary is not left alone until then")
+				}
+			})
+			assert.Equal(t, v1.UpgradeDone, w.status.Phase)
+			assert.Equal(t, 7, w.switchers)
+			assert.Positive(t, held)
+			assert.LessOrEqual(t, len(pods), 4, "%v", pods)
+			assert.Equal(t, "17", pods[len(pods)-1])
+		})
+	}
+}
+
+// TestApprovalWithdrawn: if the approval is taken back, the live version gets its last standby back, and gives it again when it is approved.
+func TestApprovalWithdrawn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1, 3)
+	w.spec, w.refuses, w.wanted.Manual, w.wanted.Approved = "17", 1, true, true
+	waited := 0
+	run(t, w, 2000, func(int) {
+		if w.status == nil || w.status.Refusals == 0 || w.live != "15" {
+			return
+		}
+		switch waited++; waited {
+		case 1:
+			assert.Equal(t, "17", w.servers[1].pod)
+			w.wanted.Approved = false
+		case 50:
+			assert.Equal(t, "15", w.servers[1].pod)
+			assert.True(t, w.servers[1].ready)
+			w.wanted.Approved = true
+		}
+	})
+	assert.Equal(t, v1.UpgradeDone, w.status.Phase)
+	assert.Equal(t, 2, w.switchers)
+}

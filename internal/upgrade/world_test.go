@@ -41,9 +41,11 @@ type world struct {
 	// faults is how likely something goes wrong in a tick.
 	faults float64
 	// image is why Pods of the new version cannot run, image and reason; and changed that the spec names another image since.
-	image     facts.Problem
-	changed   bool
-	blockers  bool
+	image    facts.Problem
+	changed  bool
+	blockers bool
+	// refuses is how many switchovers are refused.
+	refuses   int
 	switchers int
 	log       []string
 }
@@ -214,7 +216,7 @@ func (w *world) switchOver() {
 			target = n
 		}
 	}
-	if target < 0 || w.servers[target].gone || w.fault() {
+	if w.refuses--; w.refuses >= 0 || target < 0 || w.servers[target].gone || w.fault() {
 		said.Phase, said.Refused = agentapi.SwitchoverRefused, "not drained in time"
 		return
 	}
