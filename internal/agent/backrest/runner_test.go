@@ -1,6 +1,7 @@
 package backrest
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"os"
@@ -114,4 +115,21 @@ func TestLasting(t *testing.T) {
 	require.Nil(t, r.lasting(other))
 	require.Nil(t, r.lasting(nil))
 	require.Nil(t, r.lasting(one))
+}
+
+// TestRunnerListLast: what is left is looked up after a backup that was called off, but not if this process ends, which must not wait for it.
+func TestRunnerListLast(t *testing.T) {
+	t.Parallel()
+	runner, _, calls := runnerOf(t, `echo '[{"name":"pg17-1","backup":[],"status":{"code":2,"message":"no valid backups"}}]'`)
+	ended := func(why error) context.Context {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(why)
+		return ctx
+	}
+	_, err := runner.listLast(ended(ErrLost), "pg17-1")
+	require.ErrorIs(t, err, ErrLost)
+	require.Empty(t, calls())
+	_, err = runner.listLast(ended(ErrCancelled), "pg17-1")
+	require.NoError(t, err)
+	require.Equal(t, "info", calls())
 }
