@@ -307,3 +307,51 @@ func TestLogicalCopy_refused(t *testing.T) {
 	assert.Equal(t, reasonSchema, end.Problem.Reason)
 	assert.Contains(t, end.Problem.Message, "buffers_backend")
 }
+
+// TestLogicalCopy_open: a table of a transaction that was open when the source was prepared is carried over like any other, and its rows can be updated.
+func TestLogicalCopy_open(t *testing.T) {
+	l := newLogicalCopy(t, 15, servers.Newest(t, 17))
+	l.place.Remote = func(ctx context.Context, _, database string) (*pgx.Conn, error) { return open(ctx, l.source, database) }
+	require.NoError(t, l.place.New.Prepare())
+	client := l.source.Connect("postgres")
+	_, err := client.Exec(t.Context(), "BEGIN; CREATE TABLE late (a int); INSERT INTO late VALUES (1)")
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- l.place.prepareSource(context.WithoutCancel(t.Context()), l.marker) }()
+	looks := l.source.Connect("postgres")
+	require.Eventually(t, func() bool {
+		var waits bool
+		err := looks.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)").Scan(&waits)
+		return err == nil && waits || len(done) > 0
+	}, long, often)
+	_, err = client.Exec(t.Context(), "COMMIT")
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+	assert.Equal(t, "f", text(t, looks, "SELECT relreplident::text FROM pg_class WHERE relname = 'late'"))
+	assert.Equal(t, "0", text(t, looks, "SELECT count(*)::text FROM pg_replication_slots"), "the subscription makes its own")
+
+	l.begin(t)
+	require.NoError(t, l.place.copyLogical(t.Context(), l.marker))
+	_, err = client.Exec(t.Context(), "UPDATE late SET a = 2")
+	require.NoError(t, err)
+	l.drain(t)
+	assert.Equal(t, "2", text(t, l.target.Connect("postgres"), "SELECT a::text FROM late"))
+}
+
+// TestLook_copying: while tables are copied nobody reads from the seed's physical slot, which keeps no WAL on the source meanwhile.
+func TestLook_copying(t *testing.T) {
+	l := newLogicalCopy(t, 15, servers.Newest(t, 17))
+	l.begin(t)
+	l.marker.Stage = agentapi.SeedCopying
+	require.NoError(t, l.marker.Write(l.place.New))
+	l.source.Exec("postgres", "SELECT pg_create_physical_replication_slot('pgsteward_db_2', true)")
+	for range 6 { // of 16 MiB each
+		l.source.Exec("postgres", "SELECT pg_logical_emit_message(false, 'test', 'x')")
+		l.source.Exec("postgres", "SELECT pg_switch_wal()")
+	}
+	l.source.Exec("postgres", "CHECKPOINT")
+	status, err := l.place.Look(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, agentapi.SeedCopying, status.Stage)
+	assert.Equal(t, "true", text(t, l.source.Connect("postgres"), "SELECT (pg_current_wal_flush_lsn() - restart_lsn < 1000000)::text FROM pg_replication_slots"))
+}

@@ -120,14 +120,30 @@ func (p *Place) prepareDatabase(ctx context.Context, m *Marker, database string)
 	if err := ensurePublication(ctx, c); err != nil {
 		return err
 	}
+	slot := naming.UpgradeSlot(m.ID, m.Databases[database])
 	if m.Method == agentapi.MethodLogical {
-		return nil // the subscription makes its slot, for the tables are copied as of it
-	}
-	if err := ensureSlot(ctx, c, naming.UpgradeSlot(m.ID, m.Databases[database])); err != nil {
+		// The subscription makes its own slot, for the tables are copied as of it. But it lists them before that slot has waited, and the schema
+		// is copied even earlier: what comes later is not on the other side.
+		if err := awaitTransactions(ctx, c, slot+"_wait"); err != nil {
+			return err
+		}
+	} else if err := ensureSlot(ctx, c, slot); err != nil {
 		return err
 	}
-	// The slot has waited for transactions that ran when the guard came: a table of theirs could not be seen before.
+	// The slot has waited for transactions that ran when the guard came: a table of theirs could not be seen before. Until it has an identity
+	// PostgreSQL refuses updates of its rows, since it is published; so none is missing from the WAL.
 	return FixIdentities(ctx, c)
+}
+
+// awaitTransactions waits for the transactions that run, as a slot does that is made.
+func awaitTransactions(ctx context.Context, c *pgx.Conn, name string) error {
+	if err := makeSlot(ctx, c, name, true); err != nil {
+		return err
+	}
+	if _, err := c.Exec(ctx, "SELECT pg_drop_replication_slot($1)", name); err != nil {
+		return fmt.Errorf("dropping the slot that has waited: %w", err)
+	}
+	return nil
 }
 
 // ensurePublication makes the publication of all tables.
@@ -154,10 +170,15 @@ func ensureSlot(ctx context.Context, c *pgx.Conn, name string) error {
 	if present {
 		return nil
 	}
+	return makeSlot(ctx, c, name, false)
+}
+
+// makeSlot makes a logical slot; a temporary one is the connection's.
+func makeSlot(ctx context.Context, c *pgx.Conn, name string, temporary bool) error {
 	if _, err := c.Exec(ctx, fmt.Sprintf("SET statement_timeout = %d", slotBound.Milliseconds())); err != nil {
 		return fmt.Errorf("making the slot: %w", err)
 	}
-	if _, err := c.Exec(ctx, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", name); err != nil {
+	if _, err := c.Exec(ctx, "SELECT pg_create_logical_replication_slot($1, 'pgoutput', $2)", name, temporary); err != nil {
 		return fmt.Errorf("making the slot, which waits for the transactions that run: %w%s", err, oldestTransaction(ctx, c))
 	}
 	return nil
