@@ -15,6 +15,7 @@ import (
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/election"
+	"github.com/pgsteward/pgsteward/internal/postgres"
 )
 
 const (
@@ -25,6 +26,9 @@ const (
 	switchPrepare = 5 * time.Minute
 	// switchStopBound is when PostgreSQL must have stopped: by then the loop has hastened it, twice (hasten).
 	switchStopBound = fastStopBound + 10*time.Second
+	// lingerBound is how long PostgreSQL may go on when it has written its last checkpoint, and lingerPoll how often it is looked whether it has.
+	lingerBound = 500 * time.Millisecond
+	lingerPoll  = 25 * time.Millisecond
 	// askGiven is how long it is asked whether the lease was given away, if no answer was had.
 	askGiven = time.Minute
 )
@@ -217,8 +221,9 @@ func (a *Agent) runSwitch(ctx context.Context, place *generation.Place, request 
 		Remote: func(ctx context.Context, database string) (*pgx.Conn, error) {
 			return place.Remote(ctx, request.Target, database)
 		},
-		Close: a.closeClients,
-		Stop:  a.stopForSwitch,
+		Confirm: a.leaseKeeper().Confirm,
+		Close:   a.closeClients,
+		Stop:    func(ctx context.Context) error { return a.stopForSwitch(ctx, volume) },
 		NextXID: func() (uint64, error) {
 			found, err := volume.Inspect()
 			if err == nil && !found.Control.StoppedCleanly() {
@@ -230,9 +235,10 @@ func (a *Agent) runSwitch(ctx context.Context, place *generation.Place, request 
 			return place.MarkOrigin(marker, request.Reverse, reverse)
 		},
 		Unmark: func() error { return generation.UnmarkOrigin(place.New) },
-		HandOver: func(ctx context.Context) error {
+		HandOver: func(ctx context.Context, position postgres.Position) error {
 			a.switching.set(func(s *switching) { s.giving = true })
-			return handOverTo(ctx, a.leaseKeeper(), request.Target, lease.Generation{Version: request.To, SystemIdentifier: system, Members: members})
+			next := lease.Generation{Version: request.To, SystemIdentifier: system, Members: members, Position: position}
+			return handOverTo(ctx, a.leaseKeeper(), request.Target, next)
 		},
 	}
 	return move.Run(preparing)
@@ -322,21 +328,54 @@ func (a *Agent) noteClosed(w *world) {
 	})
 }
 
-// stopForSwitch stops PostgreSQL, which stays stopped until the switch ends.
-func (a *Agent) stopForSwitch(ctx context.Context) error {
+// stopForSwitch stops PostgreSQL, which stays stopped until the switch ends. When its last checkpoint is written, what it still does is for others:
+// WAL senders send the rest, and the archiver archives it. Whoever has not received it soon after gets it when this server goes on; without
+// that, one standby that does not answer would hold up the writes until wal_sender_timeout. An end by force is an orderly one then. A checkpoint that
+// takes long is not cut off: to recover without it would take longer.
+func (a *Agent) stopForSwitch(ctx context.Context, volume *datadir.Volume) error {
 	a.switching.set(func(s *switching) { s.stopped = true })
 	a.server.Stop(supervise.Fast)
 	a.poke()
-	timer := time.NewTimer(switchStopBound)
+	timer, ticker := time.NewTimer(switchStopBound), time.NewTicker(lingerPoll)
 	defer timer.Stop()
-	select {
-	case <-a.server.Done():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return fmt.Errorf("PostgreSQL did not stop within %s", switchStopBound)
+	defer ticker.Stop()
+	var written time.Time
+	for {
+		select {
+		case <-a.server.Done():
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+			return fmt.Errorf("PostgreSQL did not stop within %s", switchStopBound)
+		case now := <-ticker.C:
+			switch {
+			case !a.hasWrittenAll(volume):
+				written = time.Time{}
+			case written.IsZero():
+				written = now
+			case now.Sub(written) > lingerBound && a.server.Snapshot().Stopping == supervise.Fast:
+				a.log.Warn("PostgreSQL has written its last checkpoint and does not end: ending it", "since", written)
+				a.server.Stop(supervise.Immediate)
+			}
+		}
 	}
+}
+
+// hasWrittenAll says whether a server that stops has written its last checkpoint, and its archiver has nothing to do that it would not do when the
+// server goes on.
+func (a *Agent) hasWrittenAll(volume *datadir.Volume) bool {
+	found, err := volume.Inspect()
+	if err != nil || !found.Control.StoppedCleanly() { // it may be writing just then
+		return false
+	}
+	holds := false
+	a.switching.set(func(s *switching) { holds = s.holds })
+	if holds {
+		return true
+	}
+	waiting, err := volume.WaitingWAL()
+	return err == nil && waiting == 0
 }
 
 // whileStopped is the round while a switch keeps PostgreSQL stopped; nil: it does not. The lease is kept until it is given away.

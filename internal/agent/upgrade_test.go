@@ -137,6 +137,8 @@ func (c *testCluster) repod(name string) *testAgent {
 // TestUpgrade: a cluster goes from 15 to 17 under writes, and back: nothing that was acknowledged is lost.
 func TestUpgrade(t *testing.T) { //nolint:paralleltest // it takes the machine
 	c := newUpgradeCluster(t, 3, 15, 17)
+	c.config.Lease.DurationSeconds = 60 // it is not to run out while the API server is away
+	c.writeConfig()
 	first, second, third := c.start("db-1"), c.start("db-2"), c.start("db-3")
 	first.awaitReady(agentapi.RolePrimary)
 	second.awaitReady(agentapi.RoleStandby)
@@ -168,7 +170,13 @@ func TestUpgrade(t *testing.T) { //nolint:paralleltest // it takes the machine
 	second = c.repod("db-2")
 	second.await(upgradeBound, "following the seed", func(s agentapi.Status) bool { return s.Ready && s.Streaming })
 
-	switchTo(t, c, first, agentapi.UpgradeSwitchoverRequest{ID: "a1b2c1", Target: "db-3", To: "17", MaxPauseMillis: 20000, Reverse: true})
+	request := agentapi.UpgradeSwitchoverRequest{ID: "a1b2c1", Target: "db-3", To: "17", MaxPauseMillis: 20000, Reverse: true}
+	c.lease.cut(true, false)
+	status := switchAsked(t, c, first, request)
+	c.lease.cut(false, false)
+	assert.Contains(t, status.Refused, "the Lease cannot be moved just now", "without the API server")
+	assert.Zero(t, status.PauseMillis)
+	switchTo(t, c, first, request)
 	third.awaitReady(agentapi.RolePrimary)
 	assert.Equal(t, "17", c.lease.annotation(naming.AnnotationVersion))
 	second.await(long, "a standby of 17", func(s agentapi.Status) bool { return s.Ready && s.Role == agentapi.RoleStandby && s.Streaming })
@@ -198,17 +206,26 @@ func TestUpgrade(t *testing.T) { //nolint:paralleltest // it takes the machine
 // switchTo asks for a switchover to another version and waits for its end.
 func switchTo(t *testing.T, c *testCluster, from *testAgent, request agentapi.UpgradeSwitchoverRequest) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), short)
-	defer cancel()
 	ready := c.agents[request.Target].watchReady()
-	require.NoError(t, c.client(naming.OperatorUser).UpgradeSwitchover(ctx, from.address, request))
-	status := from.await(upgradeBound, "done with the switchover", func(s agentapi.Status) bool {
-		return s.Upgrade != nil && s.Upgrade.Switchover != nil && s.Upgrade.Switchover.To == request.To && s.Upgrade.Switchover.Ended != nil
-	})
-	require.Empty(t, status.Upgrade.Switchover.Refused)
-	t.Logf("to %s: paused for %d ms", request.To, status.Upgrade.Switchover.PauseMillis)
+	status := switchAsked(t, c, from, request)
+	require.Empty(t, status.Refused)
+	t.Logf("to %s: paused for %d ms", request.To, status.PauseMillis)
 	c.agents[request.Target].awaitReady(agentapi.RolePrimary)
 	assert.Empty(t, ready(), "Services send clients there from before the pause on, without a gap")
+}
+
+// switchAsked asks for a switchover to another version, and says how it ended.
+func switchAsked(t *testing.T, c *testCluster, from *testAgent, request agentapi.UpgradeSwitchoverRequest) agentapi.UpgradeSwitchoverStatus {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), short)
+	defer cancel()
+	asked := time.Now()
+	require.NoError(t, c.client(naming.OperatorUser).UpgradeSwitchover(ctx, from.address, request))
+	status := from.await(upgradeBound, "done with the switchover", func(s agentapi.Status) bool {
+		return s.Upgrade != nil && s.Upgrade.Switchover != nil && s.Upgrade.Switchover.To == request.To && s.Upgrade.Switchover.Ended != nil &&
+			!s.Upgrade.Switchover.Since.Before(asked)
+	})
+	return *status.Upgrade.Switchover
 }
 
 // watchReady watches whether the instance is ready for the kubelet; what it returns ends that, and says why it was not any more after

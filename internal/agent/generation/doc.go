@@ -44,7 +44,7 @@
 // # Switch
 //
 // Nothing is paused until both sides have said that all is well: every subscription active and near, the target detached and of the
-// right ID. Then, timed from the first step:
+// right ID; whoever receives WAL from here has confirmed it; and the API server has renewed the Lease. Then, timed from the first step:
 //
 //  1. Marker "switching", with the target. pg_hba.conf lets in nobody but our own roles; reloaded, and seen to be in force.
 //     Transactions are read-only unless they say otherwise, also of sessions that are being let in just now. Clients are
@@ -54,6 +54,7 @@
 //     databases and large objects, which are looked for again now that no client can make any. Roles are brought over again.
 //  3. On the target: subscriptions disabled; sequences set; if there is a way back, slots for it made, with nothing before them that
 //     the old side does not have.
+//     WAL senders that hang are ended, and the Lease is renewed once more: it could not be moved without the API server.
 //  4. PostgreSQL is stopped: from here nothing can be written here, whatever happens. Its control file must say that no transaction followed
 //     the last one: a session that was let in before shows only when it has proved who it is, so that it may have come after 2. Else refused
 //     as in 5. Marker "origin".

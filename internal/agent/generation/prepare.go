@@ -38,7 +38,10 @@ func (s *Switch) prepare(ctx context.Context) error {
 	if missing, err := GlobalDifferences(ctx, s.pairs[0].from, s.pairs[0].to); err != nil || len(missing) > 0 {
 		return errors.Join(err, differ("", missing))
 	}
-	return checkpoint(ctx, first)
+	if err := checkpoint(ctx, first); err != nil {
+		return err
+	}
+	return s.sendersFollow(ctx, first)
 }
 
 // checkpoint writes one, so that the shutdown has little to write. It may take minutes: only the context bounds it.

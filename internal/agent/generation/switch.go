@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgsteward/pgsteward/internal/naming"
+	"github.com/pgsteward/pgsteward/internal/postgres"
 )
 
 const (
@@ -35,11 +36,14 @@ type Switch struct {
 	MaxPause time.Duration
 	// Local and Remote open connections of superusers here and on the target.
 	Local, Remote func(ctx context.Context, database string) (*pgx.Conn, error)
+	// Confirm says whether the Lease can be given away: that the API server has renewed it just now.
+	Confirm func(ctx context.Context) error
 	// Close keeps clients out, or lets them in again, and returns when that is in force.
 	Close func(ctx context.Context, closed bool) error
-	// Stop stops PostgreSQL here; it stays stopped until Run returns. HandOver makes the target the holder of the Lease.
+	// Stop stops PostgreSQL here; it stays stopped until Run returns. HandOver makes the target the holder of the Lease, which has come to that
+	// position.
 	Stop     func(ctx context.Context) error
-	HandOver func(ctx context.Context) error
+	HandOver func(ctx context.Context, position postgres.Position) error
 	// NextXID is the next transaction, as the server that is stopped here has noted it.
 	NextXID func() (uint64, error)
 	// Mark writes to the volume that this server is the origin, with the slots that the target has for it; Unmark that it is not.
@@ -49,6 +53,8 @@ type Switch struct {
 	pairs []*pair
 	// last is the transaction of which everything before it has arrived.
 	last uint64
+	// position is how far the target had written when all that is to be there was.
+	position postgres.Position
 	// began is when writes were paused, and steps are what was done since, each with when it was.
 	began time.Time
 	steps []any
@@ -74,6 +80,9 @@ func (s *Switch) Run(ctx context.Context) (pause time.Duration, err error) {
 		return 0, err
 	}
 	if err := wait(ctx, time.Until(s.NotBefore)); err != nil {
+		return 0, err
+	}
+	if err := s.confirm(ctx); err != nil {
 		return 0, err
 	}
 	s.began = time.Now()
@@ -124,11 +133,34 @@ func (s *Switch) move(ctx context.Context) error {
 		return err
 	}
 	s.did("moved")
+	if err := s.locate(ctx); err != nil {
+		return err
+	}
 	left, err := s.clients(ctx)
 	if err == nil && left > 0 {
 		err = fmt.Errorf("%d clients came in between", left)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	if err := s.endSenders(ctx); err != nil {
+		return err
+	}
+	s.did("sent")
+	if err := s.confirm(ctx); err != nil {
+		return err
+	}
+	s.did("confirmed")
+	return nil
+}
+
+// confirm looks whether the Lease can be moved. Without the API server it cannot, and this server would stay closed, or stopped, until that
+// is back. It is asked before writes are paused, and once more before the server is stopped, which takes longer to take back.
+func (s *Switch) confirm(ctx context.Context) error {
+	if err := s.Confirm(ctx); err != nil {
+		return fmt.Errorf("the Lease cannot be moved just now: %w", err)
+	}
+	return nil
 }
 
 // moveDatabase ends the way there, sets the sequences, and begins the way back.
@@ -157,6 +189,21 @@ func (s *Switch) moveDatabase(ctx context.Context, p *pair) error {
 	return nil
 }
 
+// locate asks the target how far it has written: a standby of its that has less does not have all that was moved, and must not take over from
+// it before it has written the Lease itself.
+func (s *Switch) locate(ctx context.Context) error {
+	var lsn string
+	err := s.pairs[0].to.QueryRow(ctx, `SELECT ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int, pg_current_wal_flush_lsn()::text`).
+		Scan(&s.position.Timeline, &lsn)
+	if err == nil {
+		s.position.LSN, err = postgres.ParseLSN(lsn)
+	}
+	if err != nil {
+		return fmt.Errorf("asking %s how far it has come: %w", s.Target, err)
+	}
+	return nil
+}
+
 // give stops PostgreSQL here and gives the Lease to the target.
 func (s *Switch) give(ctx context.Context) error {
 	if err := s.Stop(ctx); err != nil {
@@ -175,7 +222,7 @@ func (s *Switch) give(ctx context.Context) error {
 	if err := s.Mark(reverse); err != nil {
 		return err
 	}
-	err := s.HandOver(ctx)
+	err := s.HandOver(ctx, s.position)
 	if err != nil && !errors.Is(err, ErrUnknown) {
 		err = errors.Join(err, s.Unmark())
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -22,17 +24,22 @@ import (
 type move struct {
 	*Switch
 	handedOver bool
+	// position is what was handed over as the target's.
+	position postgres.Position
 	// unheard is what handing over says, if it fails.
 	unheard  error
 	unmarked bool
 	closed   []bool
 	stop     func()
 	close    func()
+	// confirm is what the API server says, by how often it was asked before.
+	confirm   func(asked int) error
+	confirmed int
 }
 
 func newMove(t *testing.T, l *logicalCopy) *move {
 	t.Helper()
-	m := &move{stop: func() {}, close: func() {}}
+	m := &move{stop: func() {}, close: func() {}, confirm: func(int) error { return nil }}
 	m.Switch = &Switch{
 		Log: slog.New(slog.DiscardHandler), ID: "a1", Target: "db-2", MaxPause: time.Minute, Local: opened(l.source), Remote: opened(l.target),
 		Close: func(_ context.Context, now bool) error {
@@ -40,6 +47,7 @@ func newMove(t *testing.T, l *logicalCopy) *move {
 			m.close()
 			return nil
 		},
+		Confirm: func(context.Context) error { m.confirmed++; return m.confirm(m.confirmed - 1) },
 		Stop: func(context.Context) error {
 			m.stop()
 			l.source.Stop()
@@ -53,7 +61,10 @@ func newMove(t *testing.T, l *logicalCopy) *move {
 			return control.NextXID, err
 		},
 		Mark: func(map[string]string) error { return nil }, Unmark: func() error { m.unmarked = true; return nil },
-		HandOver: func(context.Context) error { m.handedOver = m.unheard == nil; return m.unheard },
+		HandOver: func(_ context.Context, position postgres.Position) error {
+			m.handedOver, m.position = m.unheard == nil, position
+			return m.unheard
+		},
 	}
 	return m
 }
@@ -110,7 +121,59 @@ func TestSwitch(t *testing.T) {
 	require.NoError(t, m.run(t))
 	assert.True(t, m.handedOver)
 	assert.Equal(t, "2", text(t, l.target.Connect("postgres"), "SELECT count(*)::text FROM t"))
+	assert.Equal(t, int64(1), m.position.Timeline)
+	assert.Equal(t, "true", text(t, l.target.Connect("postgres"), "SELECT (pg_current_wal_flush_lsn() - '"+m.position.LSN.String()+"' BETWEEN 0 AND 100000)::text"),
+		"a standby of the target may take over that has received what was moved")
 	assert.Equal(t, "false", text(t, l.target.Connect("postgres"), "SELECT subenabled::text FROM pg_subscription WHERE subname = '"+naming.UpgradeSlot("a1", l.marker.Databases["postgres"])+"'"))
+}
+
+// hang is somebody who asks for WAL and never says that it has come.
+func hang(t *testing.T, server *servers.Server) *pgconn.PgConn {
+	t.Helper()
+	c, err := pgconn.Connect(t.Context(), server.Conninfo("postgres")+" sslmode=disable replication=true application_name=db-3")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	system, err := c.Exec(t.Context(), "IDENTIFY_SYSTEM").ReadAll()
+	require.NoError(t, err)
+	c.Frontend().SendQuery(&pgproto3.Query{String: "START_REPLICATION PHYSICAL " + string(system[0].Rows[0][2])})
+	require.NoError(t, c.Frontend().Flush())
+	for {
+		message, err := c.ReceiveMessage(t.Context())
+		require.NoError(t, err)
+		if _, begun := message.(*pgproto3.CopyBothResponse); begun {
+			return c
+		}
+	}
+}
+
+// TestSwitch_senders: who receives WAL from the old server and hangs is seen before the pause, and does not make it longer if he begins to in it.
+func TestSwitch_senders(t *testing.T) {
+	l := newLogicalCopy(t, 15, servers.Newest(t, 17))
+	l.source.Exec("postgres", "CREATE TABLE t (a int PRIMARY KEY)")
+	l.prepare(t)
+	l.begin(t)
+	require.NoError(t, l.place.copyLogical(t.Context(), l.marker))
+	l.drain(t)
+
+	hung := hang(t, l.source)
+	m := newMove(t, l)
+	require.ErrorContains(t, m.run(t), "WAL senders would hold up the shutdown, since what they send is not confirmed within 15s: db-3 (pid ")
+	assert.Empty(t, m.closed)
+	require.NoError(t, hung.Close(t.Context()))
+	l.source.Exec("postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_replication WHERE application_name = 'db-3'")
+
+	m = newMove(t, l)
+	m.close = func() { hang(t, l.source) }
+	var began time.Time
+	m.stop = func() { began = time.Now() }
+	stop := m.Stop
+	m.Stop = func(ctx context.Context) error {
+		err := stop(ctx)
+		assert.Less(t, time.Since(began), long/10, "the shutdown waits for nobody")
+		return err
+	}
+	require.NoError(t, m.run(t))
+	assert.True(t, m.handedOver)
 }
 
 // A checkpoint may take longer than what bounds our statements.
@@ -165,6 +228,19 @@ func TestSwitch_refused(t *testing.T) {
 	l.source.Exec("postgres", "SELECT lo_unlink(4712)")
 	refused(late("CREATE DATABASE made"), "database made was made meanwhile", true, false)
 	l.source.Exec("postgres", "DROP DATABASE made")
+
+	// The Lease could not be moved: seen before writes are paused, or before the server is stopped.
+	for asked, closed := range [][]bool{nil, {true, false}} {
+		m := newMove(t, l)
+		m.stop = func() { t.Error("it is not stopped") }
+		m.confirm = func(n int) error {
+			if n == asked {
+				return errors.New("connection refused")
+			}
+			return nil
+		}
+		refused(m, "the Lease cannot be moved just now: connection refused", closed...)
+	}
 
 	l.source.Exec("postgres", `INSERT INTO "Made" VALUES (2)`)
 	m := late("CREATE ROLE newcomer LOGIN PASSWORD 'one'")

@@ -76,12 +76,14 @@ type Publication struct {
 type Generation struct {
 	Version, SystemIdentifier string
 	Members                   []string
+	// Position is how far the next holder has come. Without one no other could take over from it before it has written the Lease itself.
+	Position postgres.Position
 }
 
 // putIn writes what the next holder needs, and removes what was about the last generation.
 func (g Generation) putIn(annotations map[string]string) {
 	for _, name := range []string{
-		naming.AnnotationPosition, naming.AnnotationTimelineStart, naming.AnnotationTimeline, naming.AnnotationSync, naming.AnnotationSyncMode,
+		naming.AnnotationTimelineStart, naming.AnnotationTimeline, naming.AnnotationSync, naming.AnnotationSyncMode,
 		naming.AnnotationEnd,
 	} {
 		delete(annotations, name)
@@ -89,6 +91,7 @@ func (g Generation) putIn(annotations map[string]string) {
 	annotations[naming.AnnotationVersion] = g.Version
 	annotations[naming.AnnotationSystemIdentifier] = g.SystemIdentifier
 	annotations[naming.AnnotationMembers] = strings.Join(g.Members, ",")
+	annotations[naming.AnnotationPosition] = formatPosition(g.Position)
 }
 
 // Sync is a set of synchronous standbys, such as "ANY 1 (prod-db-2,prod-db-3)", and the mode.

@@ -79,6 +79,24 @@ func (k *Keeper) attempt(ctx context.Context) error {
 	return k.write(ctx, lease)
 }
 
+// errNotRenewed is that no renewal came about although no request failed: the Lease is not wanted, or not this agent's.
+var errNotRenewed = errors.New("the lease was not renewed")
+
+// Confirm renews the Lease now, and says whether the API server has written that down: what the members promise does not count. So whoever is
+// about to stop writing for a hand-over knows that it can come to pass.
+func (k *Keeper) Confirm(ctx context.Context) error {
+	began := k.now()
+	if err := k.attempt(ctx); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.holding || k.byPromises || k.writtenAt < began {
+		return errNotRenewed
+	}
+	return nil
+}
+
 // write renews the Lease that was seen.
 func (k *Keeper) write(ctx context.Context, seen *coordinationv1.Lease) error {
 	desired, err := k.begin(seen)
