@@ -23,8 +23,21 @@ const (
 	RepositoryFolder = "folder"
 	// RepositoryHost is a repository host, which has a folder.
 	RepositoryHost = "host"
-	// RepositoryS3 is a bucket.
-	RepositoryS3 = "s3"
+	// RepositoryS3, RepositoryGCS and RepositoryAzure are buckets. In the spec the fields of a bucket have these names.
+	RepositoryS3    = "s3"
+	RepositoryGCS   = "gcs"
+	RepositoryAzure = "azure"
+)
+
+// Types of keys that a bucket is opened with.
+const (
+	// KeyService is a service account's, of GCS.
+	KeyService = "service"
+	// KeyShared is a storage account's, KeySAS a shared access signature, of Azure.
+	KeyShared = "shared"
+	KeySAS    = "sas"
+	// KeyAuto is none: the Pod has an identity.
+	KeyAuto = "auto"
 )
 
 // Repository is where backups and WAL are. Its secrets are mounted as files.
@@ -35,12 +48,16 @@ type Repository struct {
 	Path string `json:"path"`
 	// Host is a repository host's name.
 	Host string `json:"host,omitempty"`
-	// Endpoint, Bucket, Region and PathStyle are a bucket's. CredentialsSecret is for messages.
-	Endpoint          string `json:"endpoint,omitempty"`
-	Bucket            string `json:"bucket,omitempty"`
-	Region            string `json:"region,omitempty"`
-	PathStyle         bool   `json:"pathStyle,omitempty"`
+	// Endpoint, Bucket and PathStyle are a bucket's, Region one's of S3, Account one's of Azure.
+	Endpoint  string `json:"endpoint,omitempty"`
+	Account   string `json:"account,omitempty"`
+	Bucket    string `json:"bucket,omitempty"`
+	Region    string `json:"region,omitempty"`
+	PathStyle bool   `json:"pathStyle,omitempty"`
+	// KeyType is one of the above; S3 knows one type only. CredentialsSecret and CredentialsKey are for messages.
+	KeyType           string `json:"keyType,omitempty"`
 	CredentialsSecret string `json:"credentialsSecret,omitempty"`
+	CredentialsKey    string `json:"credentialsKey,omitempty"`
 	// Encrypted says that there is a passphrase; EncryptionSecret is for messages.
 	Encrypted        bool   `json:"encrypted,omitempty"`
 	EncryptionSecret string `json:"encryptionSecret,omitempty"`

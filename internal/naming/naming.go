@@ -188,6 +188,8 @@ const (
 	// DirBackup and DirRecovery have the secrets of the repositories for backups and for a recovery.
 	DirBackup   = "backup"
 	DirRecovery = "recovery"
+	// FileCredentials is in these the key of the Secret that the spec names.
+	FileCredentials = "credentials"
 )
 
 // Roles of PostgreSQL.
@@ -220,6 +222,10 @@ const (
 	KeyS3Key      = "access-key-id"
 	KeyS3Secret   = "secret-access-key"
 	KeyPassphrase = "passphrase"
+	// KeyGCSService, KeyAzureShared and KeyAzureSAS are in the Secret of such a repository, unless the spec names another.
+	KeyGCSService  = "service-account.json"
+	KeyAzureShared = "account-key"
+	KeyAzureSAS    = "sas-token"
 )
 
 // MaxReplicas is the greatest number of instances of a cluster.

@@ -16,17 +16,21 @@ const reachBound = 10 * time.Second
 
 // Remote is the address of the repository; empty if it is on this host.
 func (s Settings) Remote() string {
-	switch r := s.Repository; r.Kind {
+	switch s.Repository.Kind {
 	case agentapi.RepositoryHost:
-		return net.JoinHostPort(r.Host, strconv.Itoa(s.ServerPort))
-	case agentapi.RepositoryS3:
-		endpoint, err := url.Parse(r.Endpoint)
-		if err != nil {
-			return "" // the configuration could not be written either
-		}
-		return net.JoinHostPort(endpoint.Hostname(), portOf(endpoint))
+		return net.JoinHostPort(s.Repository.Host, strconv.Itoa(s.ServerPort))
+	case agentapi.RepositoryFolder:
+		return ""
 	}
-	return ""
+	endpoint, err := s.endpoint()
+	if err != nil {
+		return "" // the configuration could not be written either
+	}
+	host := endpoint.Hostname()
+	if s.Repository.Kind == agentapi.RepositoryAzure && !s.Repository.PathStyle {
+		host = s.Repository.Account + "." + host // the service itself need not have an address
+	}
+	return net.JoinHostPort(host, portOf(endpoint))
 }
 
 // portOf is the port of a bucket's endpoint.

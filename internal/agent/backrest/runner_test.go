@@ -97,6 +97,9 @@ func TestRemote(t *testing.T) {
 		"db-repository.ns.svc:8432":       {Kind: agentapi.RepositoryHost, Host: "db-repository.ns.svc"},
 		"minio.storage.svc:9000":          {Kind: agentapi.RepositoryS3, Endpoint: "https://minio.storage.svc:9000"},
 		"s3.eu-central-1.example.com:443": {Kind: agentapi.RepositoryS3, Endpoint: "https://s3.eu-central-1.example.com"},
+		"storage.googleapis.com:443":      {Kind: agentapi.RepositoryGCS, Endpoint: "https://storage.googleapis.com"},
+		"shop.blob.core.windows.net:443":  {Kind: agentapi.RepositoryAzure, Account: "shop", Endpoint: "https://blob.core.windows.net"},
+		"azurite.storage.svc:10000":       {Kind: agentapi.RepositoryAzure, Account: "shop", PathStyle: true, Endpoint: "https://azurite.storage.svc:10000"},
 	} {
 		require.Equal(t, want, settings(repository).Remote())
 	}

@@ -3,7 +3,6 @@ package backrest
 import (
 	"cmp"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -148,14 +147,12 @@ func (s Settings) repository() ([]option, error) {
 			{"repo1-host-ca-file", s.TLS.CA}, {"repo1-host-cert-file", s.TLS.Cert}, {"repo1-host-key-file", s.TLS.Key},
 		}
 		return options, nil // the rest is the host's own
-	case agentapi.RepositoryS3:
+	default:
 		bucket, err := s.bucket()
 		if err != nil {
 			return nil, err
 		}
 		options = append(options, bucket...)
-	default:
-		return nil, fmt.Errorf("there is no kind of repository %q", r.Kind)
 	}
 	if r.Encrypted {
 		passphrase, err := s.secret(r.EncryptionSecret, FilePassphrase)
@@ -167,38 +164,12 @@ func (s Settings) repository() ([]option, error) {
 	return options, nil
 }
 
-// bucket are the options of a bucket.
-func (s Settings) bucket() ([]option, error) {
-	r := s.Repository
-	endpoint, err := url.Parse(r.Endpoint)
-	if err != nil || endpoint.Host == "" {
-		return nil, fmt.Errorf("spec.backup.repository.s3.endpoint %q is no URL such as https://s3.example.com", r.Endpoint)
-	}
-	style := "host"
-	if r.PathStyle {
-		style = "path"
-	}
-	key, err := s.secret(r.CredentialsSecret, FileKey)
-	if err != nil {
-		return nil, err
-	}
-	secret, err := s.secret(r.CredentialsSecret, FileKeySecret)
-	if err != nil {
-		return nil, err
-	}
-	options := []option{
-		{"repo1-type", "s3"}, {"repo1-s3-bucket", r.Bucket}, {"repo1-s3-endpoint", endpoint.Hostname()}, {"repo1-storage-port", portOf(endpoint)},
-		{"repo1-s3-region", r.Region}, {"repo1-s3-uri-style", style}, {"repo1-s3-key", key}, {"repo1-s3-key-secret", secret},
-	}
-	if authority := filepath.Join(s.Secrets, FileAuthority); exists(authority) {
-		options = append(options, option{"repo1-storage-ca-file", authority})
-	}
-	return options, nil
-}
+// secret is the content of the file that a Secret's key of that name is mounted as.
+func (s Settings) secret(name, key string) (string, error) { return s.secretIn(key, name, key) }
 
-// secret is the content of one of the Secret's files.
-func (s Settings) secret(name, key string) (string, error) {
-	content, err := os.ReadFile(filepath.Join(s.Secrets, key))
+// secretIn is the content of the file that a Secret's key is mounted as.
+func (s Settings) secretIn(file, name, key string) (string, error) {
+	content, err := os.ReadFile(filepath.Join(s.Secrets, file))
 	text := strings.TrimSpace(string(content))
 	if err != nil || text == "" {
 		return "", fmt.Errorf("the Secret %s has no key %s, or does not exist: create it with that key", name, key)

@@ -294,8 +294,11 @@ func complaint(said []byte) string {
 	if len(text) > complaintBytes {
 		text = strings.ToValidUTF8(text[:complaintBytes], "") + " …"
 	}
-	if text == "" {
+	switch {
+	case text == "":
 		return "it gave no reason"
+	case strings.Contains(text, "requires option: repo1-azure-key"): // which is left out only then
+		return text + ": the image's pgBackRest knows no keyType auto for azure, which came with 2.58"
 	}
 	return text
 }
