@@ -25,7 +25,7 @@ const (
 // BackupSpec says when backups are made, where they go and for how long they are kept. WAL is archived continuously, so that every
 // moment since the first backup can be recovered.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.repository.s3) == has(oldSelf.repository.s3)",message="cannot be changed from a volume to S3 or back, since the backups that there are stay where they are; remove spec.backup, and add it again with the new repository",fieldPath=".repository"
+// +kubebuilder:validation:XValidation:rule="has(self.repository.s3) == has(oldSelf.repository.s3) && has(self.repository.gcs) == has(oldSelf.repository.gcs) && has(self.repository.azure) == has(oldSelf.repository.azure)",message="cannot be changed to one of another kind (s3, gcs, azure or volume), since the backups that there are stay where they are; remove spec.backup, and add it again with the new repository",fieldPath=".repository"
 type BackupSpec struct {
 	// schedule is when backups are made, as a CronJob has it: "0 2 * * *" is every day at two. Lists, ranges, steps and @daily are
 	// accepted. Without it there are none but those that are asked for by a PostgresBackup.
@@ -65,14 +65,23 @@ type BackupSpec struct {
 	Repository RepositorySpec `json:"repository,omitzero"`
 }
 
-// RepositorySpec is where backups and WAL go: S3, or a volume that a Pod of its own serves.
+// RepositorySpec is where backups and WAL go: a bucket of a store that speaks S3, of Google Cloud Storage or of Azure Blob Storage, or a
+// volume that a Pod of its own serves.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.s3) && has(self.volume))",message="must have one of s3 and volume, not both; remove one"
-// +kubebuilder:validation:XValidation:rule="has(self.encryption) == has(oldSelf.encryption)",message="cannot be added or removed later, since what is in the repository is encrypted or not; leave it as it was, or remove spec.backup and add it again with another s3.prefix",fieldPath=".encryption"
+// +kubebuilder:validation:XValidation:rule="[has(self.s3), has(self.gcs), has(self.azure), has(self.volume)].filter(x, x).size() <= 1",message="must have at most one of s3, gcs, azure and volume; remove the others"
+// +kubebuilder:validation:XValidation:rule="has(self.encryption) == has(oldSelf.encryption)",message="cannot be added or removed later, since what is in the repository is encrypted or not; leave it as it was, or remove spec.backup and add it again with another prefix",fieldPath=".encryption"
 type RepositorySpec struct {
 	// s3 is a bucket of any store that speaks S3.
 	// +optional
 	S3 *S3Repository `json:"s3,omitempty"`
+
+	// gcs is a bucket of Google Cloud Storage.
+	// +optional
+	GCS *GCSRepository `json:"gcs,omitempty"`
+
+	// azure is a container of Azure Blob Storage.
+	// +optional
+	Azure *AzureRepository `json:"azure,omitempty"`
 
 	// volume is one of the repository's own, outside of all instances.
 	// +optional
@@ -82,6 +91,9 @@ type RepositorySpec struct {
 	// +optional
 	Encryption *EncryptionSpec `json:"encryption,omitempty"`
 }
+
+// OnVolume says whether the repository is a volume, which it is unless the spec has a bucket. It has a repository host then.
+func (r *RepositorySpec) OnVolume() bool { return r.S3 == nil && r.GCS == nil && r.Azure == nil }
 
 // VolumeRepository is a volume.
 type VolumeRepository struct {
@@ -98,15 +110,40 @@ type VolumeRepository struct {
 	StorageClassName *string `json:"storageClassName,omitempty"`
 }
 
+// StoreURL is where a store of buckets is.
+//
+// +kubebuilder:validation:XValidation:rule="self.matches('^https://[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?(:[0-9]{1,5})?/?$')",messageExpression="'must be a URL such as https://minio.storage.svc:9000, with https:// and without a path, not ' + self"
+// +kubebuilder:validation:MaxLength=253
+type StoreURL string
+
+// KeyPrefix begins the keys of everything in a bucket.
+//
+// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9_.-]+(/[a-zA-Z0-9_.-]+)*$')",message="must be names with letters, digits, _, - and ., separated by /, without one at the beginning or the end"
+// +kubebuilder:validation:MaxLength=256
+type KeyPrefix string
+
+// SecretKey is a key of a Secret in the cluster's namespace.
+type SecretKey struct {
+	// name of the Secret.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+
+	// key in the Secret.
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Key string `json:"key,omitempty"`
+}
+
 // S3Repository is a bucket. Everything of a cluster is in it below PREFIX/NAMESPACE/NAME.
 //
 // +kubebuilder:validation:XValidation:rule="self.endpoint == oldSelf.endpoint && self.bucket == oldSelf.bucket && has(self.prefix) == has(oldSelf.prefix) && (!has(self.prefix) || self.prefix == oldSelf.prefix)",message="endpoint, bucket and prefix cannot be changed, since the backups that there are stay where they are; remove spec.backup, and add it again with the new ones"
 type S3Repository struct {
 	// endpoint is the store's URL, such as https://s3.eu-central-1.amazonaws.com or https://minio.storage.svc:9000; always https.
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https://[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?(:[0-9]{1,5})?/?$')",messageExpression="'must be a URL such as https://s3.eu-central-1.amazonaws.com, with https:// and without a path, not ' + self"
-	// +kubebuilder:validation:MaxLength=253
 	// +required
-	Endpoint string `json:"endpoint"`
+	Endpoint StoreURL `json:"endpoint"`
 
 	// bucket must exist.
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$')",messageExpression="'must be the name of a bucket: 3 to 63 lower-case letters, digits, - and ., not ' + self"
@@ -115,10 +152,8 @@ type S3Repository struct {
 	Bucket string `json:"bucket"`
 
 	// prefix of all keys, such as backups/production.
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9_.-]+(/[a-zA-Z0-9_.-]+)*$')",message="must be names with letters, digits, _, - and ., separated by /, without one at the beginning or the end"
-	// +kubebuilder:validation:MaxLength=256
 	// +optional
-	Prefix string `json:"prefix,omitempty"`
+	Prefix KeyPrefix `json:"prefix,omitempty"`
 
 	// region of the bucket. Stores that know no regions take any.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9-]+$`
@@ -138,6 +173,106 @@ type S3Repository struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	CredentialsSecret string `json:"credentialsSecret"`
+}
+
+// GCSKeyType is how Google Cloud Storage knows who asks.
+//
+// +kubebuilder:validation:Enum=service;auto
+type GCSKeyType string
+
+const (
+	// GCSService is by the key of a service account.
+	GCSService GCSKeyType = "service"
+	// GCSAuto is by the identity that the node, or GKE's Workload Identity, gives the instances' Pods.
+	GCSAuto GCSKeyType = "auto"
+)
+
+// GCSRepository is a bucket of Google Cloud Storage. Everything of a cluster is in it below PREFIX/NAMESPACE/NAME.
+//
+// +kubebuilder:validation:XValidation:rule="self.endpoint == oldSelf.endpoint && self.bucket == oldSelf.bucket && has(self.prefix) == has(oldSelf.prefix) && (!has(self.prefix) || self.prefix == oldSelf.prefix)",message="endpoint, bucket and prefix cannot be changed, since the backups that there are stay where they are; remove spec.backup, and add it again with the new ones"
+// +kubebuilder:validation:XValidation:rule="(self.keyType == 'auto') != has(self.credentialsSecret)",message="must name the Secret with the service account's key, unless keyType is auto, which needs none",fieldPath=".credentialsSecret"
+type GCSRepository struct {
+	// endpoint is the store's URL; always https.
+	// +kubebuilder:default="https://storage.googleapis.com"
+	// +optional
+	Endpoint StoreURL `json:"endpoint,omitempty"`
+
+	// bucket must exist.
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$')",messageExpression="'must be the name of a bucket: 3 to 222 lower-case letters, digits, -, _ and ., not ' + self"
+	// +kubebuilder:validation:MaxLength=222
+	// +required
+	Bucket string `json:"bucket"`
+
+	// prefix of all keys, such as backups/production.
+	// +optional
+	Prefix KeyPrefix `json:"prefix,omitempty"`
+
+	// keyType is how the store knows who asks: service (by the service account's key in credentialsSecret) or auto (by the identity of
+	// the instances' Pods, such as GKE's Workload Identity).
+	// +kubebuilder:default=service
+	// +optional
+	KeyType GCSKeyType `json:"keyType,omitempty"`
+
+	// credentialsSecret has the service account's key in JSON, by default in service-account.json, and ca.crt if the certificates of the
+	// store, and of the token_uri in the key, are signed by an authority of their own.
+	// +optional
+	CredentialsSecret *SecretKey `json:"credentialsSecret,omitempty"`
+}
+
+// AzureKeyType is how Azure Blob Storage knows who asks.
+//
+// +kubebuilder:validation:Enum=shared;sas;auto
+type AzureKeyType string
+
+const (
+	// AzureShared is by a key of the storage account.
+	AzureShared AzureKeyType = "shared"
+	// AzureSAS is by a shared access signature.
+	AzureSAS AzureKeyType = "sas"
+	// AzureAuto is by the managed identity of the node.
+	AzureAuto AzureKeyType = "auto"
+)
+
+// AzureRepository is a container of Azure Blob Storage. Everything of a cluster is in it below PREFIX/NAMESPACE/NAME.
+//
+// +kubebuilder:validation:XValidation:rule="self.endpoint == oldSelf.endpoint && self.account == oldSelf.account && self.container == oldSelf.container && has(self.prefix) == has(oldSelf.prefix) && (!has(self.prefix) || self.prefix == oldSelf.prefix)",message="endpoint, account, container and prefix cannot be changed, since the backups that there are stay where they are; remove spec.backup, and add it again with the new ones"
+// +kubebuilder:validation:XValidation:rule="(self.keyType == 'auto') != has(self.credentialsSecret)",message="must name the Secret with the account's key or the shared access signature, unless keyType is auto, which needs none",fieldPath=".credentialsSecret"
+type AzureRepository struct {
+	// endpoint is the URL of the blob service, without the account; always https.
+	// +kubebuilder:default="https://blob.core.windows.net"
+	// +optional
+	Endpoint StoreURL `json:"endpoint,omitempty"`
+
+	// account is the storage account.
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]{3,24}$')",messageExpression="'must be the name of a storage account: 3 to 24 lower-case letters and digits, not ' + self"
+	// +kubebuilder:validation:MaxLength=24
+	// +required
+	Account string `json:"account"`
+
+	// container must exist.
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9](-?[a-z0-9])*$') && self.size() >= 3",messageExpression="'must be the name of a container: 3 to 63 lower-case letters, digits and single - between them, not ' + self"
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Container string `json:"container"`
+
+	// prefix of all blobs' names, such as backups/production.
+	// +optional
+	Prefix KeyPrefix `json:"prefix,omitempty"`
+
+	// pathStyle puts the account into the path of URLs, not before the host name, as stores other than Azure's want it.
+	// +optional
+	PathStyle bool `json:"pathStyle,omitempty"`
+
+	// keyType is how the store knows who asks: shared (by the account's key in credentialsSecret), sas (by the shared access signature
+	// there) or auto (by the managed identity of the node, which needs pgBackRest 2.58 or newer in the image).
+	// +kubebuilder:default=shared
+	// +optional
+	KeyType AzureKeyType `json:"keyType,omitempty"`
+
+	// credentialsSecret has the account's key, by default in account-key, or the shared access signature, by default in sas-token, and
+	// ca.crt if the store's certificate is signed by an authority of its own.
+	// +optional
+	CredentialsSecret *SecretKey `json:"credentialsSecret,omitempty"`
 }
 
 // EncryptionSpec encrypts a repository (AES-256).
@@ -222,7 +357,7 @@ type RecoverySource struct {
 	// +required
 	Cluster string `json:"cluster"`
 
-	// namespace that it was in. Default: this cluster's own. Another one needs an s3 repository.
+	// namespace that it was in. Default: this cluster's own. Another one needs a repository in a bucket.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Namespace string `json:"namespace,omitempty"`

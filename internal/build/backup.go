@@ -63,12 +63,9 @@ func FullEvery(c *v1.PostgresCluster) time.Duration {
 // repositoryOf is where the backups of the cluster of that name and namespace are. The path has both, so that no two clusters share one.
 func repositoryOf(spec v1.RepositorySpec, cluster, namespace string) agentapi.Repository {
 	repository := agentapi.Repository{Kind: agentapi.RepositoryHost, Path: "repository", Host: naming.ServiceHost(naming.Repository(cluster), namespace)}
-	if s3 := spec.S3; s3 != nil {
-		repository = agentapi.Repository{
-			Kind: agentapi.RepositoryS3, Path: path.Join(s3.Prefix, namespace, cluster),
-			Endpoint: strings.TrimSuffix(s3.Endpoint, "/"), Bucket: s3.Bucket, Region: s3.Region, PathStyle: s3.PathStyle == nil || *s3.PathStyle,
-			CredentialsSecret: s3.CredentialsSecret,
-		}
+	if !spec.OnVolume() {
+		repository = bucketOf(spec)
+		repository.Path = path.Join(repository.Path, namespace, cluster)
 	}
 	if spec.Encryption != nil {
 		repository.Encrypted, repository.EncryptionSecret = true, spec.Encryption.Secret
@@ -103,10 +100,10 @@ func RepositoryName(c *v1.PostgresCluster) string {
 // place is what the location of a backup in the cluster's repository begins and ends with.
 func place(c *v1.PostgresCluster) (before, after string) {
 	repository := repositoryOf(c.Spec.Backup.Repository, c.Name, c.Namespace)
-	if repository.Kind == agentapi.RepositoryS3 {
-		return "s3://" + repository.Bucket + "/" + repository.Path + "/", " at " + repository.Endpoint
+	if c.Spec.Backup.Repository.OnVolume() {
+		return repository.Path + "/", " in PersistentVolumeClaim " + naming.RepositoryVolume(c.Name)
 	}
-	return repository.Path + "/", " in PersistentVolumeClaim " + naming.RepositoryVolume(c.Name)
+	return bucketScheme[repository.Kind] + "://" + path.Join(repository.Account, repository.Bucket, repository.Path) + "/", " at " + repository.Endpoint
 }
 
 // recovery is the backup that the first instance's data is made from; nil: it is new.
@@ -136,13 +133,17 @@ func recovery(c *v1.PostgresCluster) *agentapi.Recovery {
 // repositorySecrets mount the secrets of the repository into a folder. They need not exist: the agent says what is missing.
 func repositorySecrets(spec v1.RepositorySpec, dir string) []*coreac.VolumeProjectionApplyConfiguration {
 	var all []*coreac.VolumeProjectionApplyConfiguration
-	optional := func(secret string, keys ...string) {
+	optional := func(secret string, keys ...string) *coreac.SecretProjectionApplyConfiguration {
 		projection := projectedSecret(secret, dir, keys...)
-		projection.Secret.WithOptional(true)
 		all = append(all, projection)
+		return projection.Secret.WithOptional(true)
 	}
-	if spec.S3 != nil {
-		optional(spec.S3.CredentialsSecret, naming.KeyS3Key, naming.KeyS3Secret, naming.KeyCACert)
+	switch bucket := bucketOf(spec); {
+	case spec.S3 != nil:
+		optional(bucket.CredentialsSecret, naming.KeyS3Key, naming.KeyS3Secret, naming.KeyCACert)
+	case bucket.CredentialsSecret != "":
+		optional(bucket.CredentialsSecret, naming.KeyCACert).
+			WithItems(coreac.KeyToPath().WithKey(bucket.CredentialsKey).WithPath(dir + "/" + naming.FileCredentials))
 	}
 	if spec.Encryption != nil {
 		optional(spec.Encryption.Secret, naming.KeyPassphrase)
@@ -153,14 +154,14 @@ func repositorySecrets(spec v1.RepositorySpec, dir string) []*coreac.VolumeProje
 // backupSecrets mount what an instance needs for backups and for a recovery.
 func backupSecrets(c *v1.PostgresCluster) []*coreac.VolumeProjectionApplyConfiguration {
 	var all []*coreac.VolumeProjectionApplyConfiguration
-	if b := c.Spec.Backup; b != nil && b.Repository.S3 != nil { // a repository host has its own
+	if b := c.Spec.Backup; b != nil && !b.Repository.OnVolume() { // a repository host has its own
 		all = append(all, repositorySecrets(b.Repository, naming.DirBackup)...)
 	}
 	if c.Spec.Bootstrap == nil || c.Spec.Bootstrap.Recovery == nil {
 		return all
 	}
 	from := c.Spec.Bootstrap.Recovery.From
-	if from.Repository.S3 != nil {
+	if !from.Repository.OnVolume() {
 		return append(all, repositorySecrets(from.Repository, naming.DirRecovery)...)
 	}
 	if from.Cluster != c.Name { // by its certificate we are let in by that cluster's repository host
@@ -171,16 +172,18 @@ func backupSecrets(c *v1.PostgresCluster) []*coreac.VolumeProjectionApplyConfigu
 	return all
 }
 
-// mountedForBackups are the names of the Secrets that instances mount for backups: part of what makes another Pod.
+// mountedForBackups are the names of the Secrets that instances mount for backups, and of the key that the spec chooses: part of what
+// makes another Pod.
 func mountedForBackups(c *v1.PostgresCluster) []string {
-	if c.Spec.Backup == nil {
+	if c.Spec.Backup == nil || c.Spec.Backup.Repository.OnVolume() {
 		return nil
 	}
 	var names []string
 	for _, projection := range repositorySecrets(c.Spec.Backup.Repository, naming.DirBackup) {
-		if c.Spec.Backup.Repository.S3 != nil {
-			names = append(names, *projection.Secret.Name)
-		}
+		names = append(names, *projection.Secret.Name)
+	}
+	if bucket := bucketOf(c.Spec.Backup.Repository); bucket.CredentialsKey != "" {
+		names = append(names, bucket.CredentialsSecret+"/"+bucket.CredentialsKey)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

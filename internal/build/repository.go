@@ -22,7 +22,7 @@ const (
 
 // HasRepositoryHost says whether the cluster's backups go to a volume, which a Pod of its own serves.
 func HasRepositoryHost(c *v1.PostgresCluster) bool {
-	return c.Spec.Backup != nil && c.Spec.Backup.Repository.S3 == nil
+	return c.Spec.Backup != nil && c.Spec.Backup.Repository.OnVolume()
 }
 
 // RepositorySize is the size of the repository's volume.

@@ -90,7 +90,7 @@ func (r *Reader) backups(ctx context.Context, c *v1.PostgresCluster, f *facts.Cl
 	if c.Spec.Backup == nil || f.Deleting {
 		return nil, nil //nolint:nilnil // there is nothing to know
 	}
-	b := &facts.Backup{Host: host, Missing: c.Spec.Backup.Repository.S3 == nil && host == nil}
+	b := &facts.Backup{Host: host, Missing: c.Spec.Backup.Repository.OnVolume() && host == nil}
 	if wanted.Schedule != "" {
 		if schedule, err := backup.ParseSchedule(wanted.Schedule); err == nil {
 			now := f.Now
@@ -167,7 +167,7 @@ func words(all map[string]Heard, holder string, c *v1.PostgresCluster) (archive 
 		archive = facts.Know(*status.Archive)
 	}
 	first := holder
-	if c.Spec.Backup.Repository.S3 == nil {
+	if c.Spec.Backup.Repository.OnVolume() {
 		first = naming.Repository(c.Name)
 	}
 	var newest agentapi.RepositoryReport

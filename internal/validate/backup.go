@@ -25,7 +25,7 @@ func finalBackup(c *v1.PostgresCluster) field.ErrorList {
 		return nil
 	case c.Spec.Backup == nil:
 		return field.ErrorList{field.Invalid(path, true, "needs spec.backup, which says where the last backup goes; add it, or leave finalBackup out")}
-	case c.Spec.Deletion.Backups == v1.Delete && c.Spec.Backup.Repository.S3 == nil:
+	case c.Spec.Deletion.Backups == v1.Delete && c.Spec.Backup.Repository.OnVolume():
 		return field.ErrorList{field.Invalid(path, true, "spec.deletion.backups: Delete would remove the volume with the last backup at once; set that to Retain, or leave finalBackup out")}
 	}
 	return nil
@@ -78,14 +78,14 @@ func recoverySource(q question) field.ErrorList {
 		}
 	}
 	from := recovery.From
-	if from.Repository.S3 != nil {
+	if !from.Repository.OnVolume() {
 		return errs
 	}
 	if from.Namespace != "" && from.Namespace != q.after.Namespace {
 		errs = append(errs, field.Invalid(path.Child("from", "namespace"), from.Namespace,
-			"a volume is only reached from its own namespace; name an s3 repository in from.repository, or create the cluster in that namespace"))
+			"a volume is only reached from its own namespace; name a repository in a bucket in from.repository, or create the cluster in that namespace"))
 	}
-	if from.Cluster == q.after.Name && (q.after.Spec.Backup == nil || q.after.Spec.Backup.Repository.S3 != nil) {
+	if from.Cluster == q.after.Name && (q.after.Spec.Backup == nil || !q.after.Spec.Backup.Repository.OnVolume()) {
 		errs = append(errs, field.Required(field.NewPath("spec", "backup"),
 			"a cluster that is recovered from the volume of an earlier one of its name takes that volume over as its repository: add spec.backup with the same repository"))
 	}

@@ -25,7 +25,7 @@ func TestBackupDeletion(t *testing.T) {
 	last.Spec.Deletion = v1.DeletionSpec{FinalBackup: true, Volumes: v1.Delete}
 	nowhere := backedUp(namespace, "nowhere", "17", 1)
 	nowhere.Spec.Deletion = v1.DeletionSpec{FinalBackup: true, Volumes: v1.Delete}
-	nowhere.Spec.Backup.Repository.S3 = &v1.S3Repository{Endpoint: "https://nowhere." + namespace + ".svc:9000", Bucket: "backups", CredentialsSecret: "s3"}
+	nowhere.Spec.Backup.Repository.S3 = &v1.S3Repository{Endpoint: v1.StoreURL("https://nowhere." + namespace + ".svc:9000"), Bucket: "backups", CredentialsSecret: "s3"}
 	require.NoError(t, kube.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: meta(namespace, "s3"), StringData: map[string]string{"access-key-id": "a", "secret-access-key": "b"},
 	}))

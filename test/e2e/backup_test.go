@@ -95,7 +95,7 @@ func TestBackupS3(t *testing.T) {
 // recoveryOf is a recovery from the backups of that cluster; without a time to the end of its WAL.
 func recoveryOf(c *v1.PostgresCluster, moment string) *v1.BootstrapSpec {
 	from := v1.RecoverySource{Cluster: c.Name}
-	if c.Spec.Backup.Repository.S3 != nil {
+	if !c.Spec.Backup.Repository.OnVolume() {
 		from.Repository = *c.Spec.Backup.Repository.DeepCopy()
 	}
 	return &v1.BootstrapSpec{Recovery: &v1.RecoverySpec{From: from, TargetTime: moment}}
@@ -156,7 +156,7 @@ func backUpAndRecover(t *testing.T, wanted *v1.PostgresCluster) {
 		c.disturbed(t, "interrupted", func() { c.deletePod(t, c.primaryPod(t), true) })
 		c.waitReady(t)
 	})
-	if wanted.Spec.Backup.Repository.S3 == nil {
+	if wanted.Spec.Backup.Repository.OnVolume() {
 		t.Run("the repository host is lost while it makes a backup", func(t *testing.T) {
 			c.disturbed(t, "disturbed", func() {
 				mustKubectl(t, "-n", namespace, "delete", "pod", naming.Pod(naming.Repository(c.name)), "--force", "--grace-period=0")
@@ -178,7 +178,7 @@ func backUpAndRecover(t *testing.T, wanted *v1.PostgresCluster) {
 	})
 	t.Run("the backups outlive the cluster", func(t *testing.T) {
 		c.delete(t)
-		if wanted.Spec.Backup.Repository.S3 == nil {
+		if wanted.Spec.Backup.Repository.OnVolume() {
 			require.NoError(t, kube.Get(t.Context(), key(namespace, naming.RepositoryVolume(c.name)), &corev1.PersistentVolumeClaim{}))
 		}
 		require.NoError(t, kube.DeleteAllOf(t.Context(), &corev1.PersistentVolumeClaim{}, client.InNamespace(namespace), client.MatchingLabels(naming.ClusterSelector(c.name))))
@@ -282,7 +282,7 @@ func TestBackupBadInput(t *testing.T) {
 		"two repositories": {func(c *v1.PostgresCluster) {
 			s3(func(*v1.S3Repository) {})(c)
 			c.Spec.Backup.Repository.Volume = &v1.VolumeRepository{}
-		}, []string{"one of s3 and volume"}},
+		}, []string{"at most one of s3, gcs, azure and volume"}},
 		"two targets":            {recovery(func(r *v1.RecoverySpec) { r.TargetTime, r.TargetLSN = "2026-01-01T00:00:00Z", "0/1" }), []string{"at most one of targetTime, targetLSN"}},
 		"no time zone in a time": {recovery(func(r *v1.RecoverySpec) { r.TargetTime = "2026-01-01T00:00:00" }), []string{"targetTime", "with a time zone"}},
 		"no day":                 {recovery(func(r *v1.RecoverySpec) { r.TargetTime = "2026-02-30T00:00:00Z" }), []string{"targetTime"}},
@@ -313,7 +313,7 @@ func TestBackupBadInput(t *testing.T) {
 		object := c.get(t)
 		before := object.DeepCopy()
 		object.Spec.Backup.Repository.S3 = &v1.S3Repository{Endpoint: "https://s3.example.com", Bucket: "backups", CredentialsSecret: "s3"}
-		require.ErrorContains(t, kube.Patch(t.Context(), object, client.MergeFrom(before)), "cannot be changed from a volume to S3")
+		require.ErrorContains(t, kube.Patch(t.Context(), object, client.MergeFrom(before)), "cannot be changed to one of another kind")
 	})
 	t.Run("a Secret that is not there", func(t *testing.T) {
 		c := backedUp(namespace, "secretless", "17", 1)

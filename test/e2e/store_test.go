@@ -135,7 +135,7 @@ func (s store) setKey(t *testing.T, text string) {
 // repository is the store as a repository.
 func (s store) repository() v1.RepositorySpec {
 	return v1.RepositorySpec{S3: &v1.S3Repository{
-		Endpoint: "https://" + storeName + "." + s.namespace + ".svc:9000", Bucket: storeBucket, Prefix: "e2e", CredentialsSecret: storeAccess,
+		Endpoint: v1.StoreURL("https://" + storeName + "." + s.namespace + ".svc:9000"), Bucket: storeBucket, Prefix: "e2e", CredentialsSecret: storeAccess,
 	}}
 }
 
