@@ -223,5 +223,5 @@ func createContainer(t *testing.T, c *testCluster, address string) {
 		said, _ := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		require.Equal(collect, http.StatusCreated, response.StatusCode, string(said))
-	}, time.Minute, 200*time.Millisecond)
+	}, backupBound, 200*time.Millisecond) // node takes a minute to load it where the machine is busy
 }
