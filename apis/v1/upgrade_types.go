@@ -149,6 +149,10 @@ type UpgradeStatus struct {
 	// +optional
 	Wish string `json:"wish,omitempty"`
 
+	// surge says that a second instance was added for the time of the upgrade, since spec.replicas is 1.
+	// +optional
+	Surge bool `json:"surge,omitempty"`
+
 	// rolled are the other instances that have been told to run the new version.
 	// +listType=atomic
 	// +optional

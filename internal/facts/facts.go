@@ -47,10 +47,11 @@ type Cluster struct {
 	// Paused says that it is to be left alone.
 	Paused bool
 
-	// What the spec wants.
+	// Replicas is how many instances there shall be: what the spec wants, or two while a major upgrade has added one.
 	Replicas int
-	Version  string
-	Image    string
+	// What the spec wants.
+	Version string
+	Image   string
 	// Live is the major of the generation that is live. It is the Lease's, then what the volumes and the status remember: never what
 	// the spec wants, unless nothing else is known.
 	Live string

@@ -8,6 +8,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
@@ -42,6 +43,28 @@ func TestLiveVersion(t *testing.T) {
 			c := &v1.PostgresCluster{Status: v1.PostgresClusterStatus{Version: test.status}}
 			f := &facts.Cluster{Version: "18", Holder: test.holder, Volumes: test.volumes}
 			assert.Equal(t, test.want, liveVersion(c, f, test.lease))
+		})
+	}
+}
+
+// TestReplicas: what the spec wants, and one more while an upgrade of a single instance has added one.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		spec  *int32
+		surge bool
+		want  int
+	}{
+		"the default":          {want: 1},
+		"an upgrade of one":    {spec: ptr.To[int32](1), surge: true, want: 2},
+		"an upgrade of three":  {spec: ptr.To[int32](3), want: 3},
+		"three are wanted now": {spec: ptr.To[int32](3), surge: true, want: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &v1.PostgresCluster{Spec: v1.PostgresClusterSpec{Replicas: test.spec}}
+			c.Status.Upgrade = &v1.UpgradeStatus{Surge: test.surge}
+			assert.Equal(t, test.want, replicas(c))
 		})
 	}
 }

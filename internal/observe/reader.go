@@ -168,12 +168,13 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 	return o, nil
 }
 
-// replicas is what the spec wants; the API server has set the default.
+// replicas is what the spec wants; the API server has set the default. A major upgrade may need a second instance.
 func replicas(c *v1.PostgresCluster) int {
-	if c.Spec.Replicas == nil {
-		return 1
+	wanted := int(ptr.Deref(c.Spec.Replicas, 1))
+	if u := c.Status.Upgrade; u != nil && u.Surge {
+		return max(wanted, 2)
 	}
-	return int(*c.Spec.Replicas)
+	return wanted
 }
 
 // instances are those with a StatefulSet, by number, and where their agents are asked.

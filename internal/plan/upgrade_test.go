@@ -49,6 +49,101 @@ func TestRaisedVersion(t *testing.T) {
 	}
 }
 
+// single is a cluster of one instance that is to go from 16 to 17; with a surge it shall have two.
+func single(status v1.UpgradeStatus, members ...*given.MemberBuilder) facts.Cluster {
+	status.From, status.To = "16", "17"
+	replicas := 1
+	if status.Surge {
+		replicas = 2
+	}
+	return given.Cluster("prod-db").HasSystem().Replicas(replicas).Wants("17").
+		Upgrade(facts.Upgrade{Window: time.Hour, Method: v1.UpgradeAutomatic}, &status).With(members...).Facts()
+}
+
+// TestSurge: one instance gets a second one for the time of the upgrade, when nothing else speaks against it, and only for that time.
+func TestSurge(t *testing.T) {
+	t.Parallel()
+	found := func(findings ...agentapi.Finding) *given.MemberBuilder {
+		return given.Member(1).Primary().Ready().Runs("16").Upgrades(agentapi.UpgradeStatus{Preflight: &agentapi.Preflight{To: "17", Findings: findings}})
+	}
+	blocker := agentapi.Finding{Severity: agentapi.SeverityBlocker, Check: "LargeObjects", Message: "there are large objects"}
+	for name, test := range map[string]struct {
+		facts   facts.Cluster
+		rule    string
+		members int
+		action  plan.Action
+		phase   v1.UpgradePhase
+		surge   bool
+		seed    string
+		says    string // the condition UpgradePreflight
+	}{
+		"a blocker comes first": {
+			facts: single(v1.UpgradeStatus{Phase: v1.UpgradePreflight}, found(blocker)),
+			rule:  "upgrade-waits", members: 1, phase: v1.UpgradePreflight, says: "there are large objects",
+		},
+		"the choice is stored before it is acted on": {
+			facts: single(v1.UpgradeStatus{Phase: v1.UpgradePreflight}, found()),
+			rule:  "upgrade-waits", members: 1, phase: v1.UpgradePreflight, surge: true, says: "Nothing that was found",
+		},
+		"then the second is made": {
+			facts: single(v1.UpgradeStatus{Phase: v1.UpgradePreflight, Surge: true}, found()),
+			rule:  "create", members: 2, phase: v1.UpgradePreflight, surge: true, says: "does not exist yet",
+		},
+		"it is waited for": {
+			facts: single(v1.UpgradeStatus{Phase: v1.UpgradePreflight, Surge: true}, found(), given.Member(2).PodProblem("Unschedulable", "no node has room")),
+			rule:  "settle", members: 2, phase: v1.UpgradePreflight, surge: true, says: "prod-db-2 does not answer the operator (no node has room)",
+		},
+		"it becomes the first of the new version": {
+			facts: single(v1.UpgradeStatus{Phase: v1.UpgradePreflight, Surge: true}, found(), given.Member(2).Standby().Ready().Runs("16")),
+			rule:  "upgrade", members: 2, phase: v1.UpgradePrepareSource, surge: true, seed: "prod-db-2", says: "Nothing that was found",
+		},
+		"afterwards the old primary goes, with its volume as the deletion policy says": {
+			facts: func() facts.Cluster {
+				f := single(v1.UpgradeStatus{Phase: v1.UpgradeDone}, given.Member(1).Standby().Ready().Runs("17"), given.Member(2).Primary().Ready().Runs("17"))
+				f.Live = "17"
+				return f
+			}(),
+			rule: "scale-in", members: 1, action: plan.RemoveInstance{Instance: "prod-db-1"}, phase: v1.UpgradeDone,
+		},
+		"if it came to nothing, the second": {
+			facts: func() facts.Cluster {
+				f := single(v1.UpgradeStatus{Phase: v1.UpgradeRolledBack}, given.Member(1).Primary().Ready().Runs("16"), given.Member(2).Standby().Ready().Runs("16"))
+				f.Version = "16"
+				return f
+			}(),
+			rule: "scale-in", members: 1, action: plan.RemoveInstance{Instance: "prod-db-2"}, phase: v1.UpgradeRolledBack,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := plan.Decide(test.facts)
+			if test.action == nil {
+				test.action = plan.None{}
+			}
+			assert.Equal(t, test.rule, d.Rule, d.Message)
+			assert.Len(t, d.Members, test.members)
+			assert.Equal(t, test.action, d.Action)
+			assert.Equal(t, test.phase, d.UpgradeStatus.Phase)
+			assert.Equal(t, test.surge, d.UpgradeStatus.Surge)
+			assert.Equal(t, test.seed, d.UpgradeStatus.Seed)
+			if test.says != "" {
+				require.NotNil(t, d.Preflight)
+				assert.Contains(t, d.Preflight.Message, test.says)
+			}
+		})
+	}
+}
+
+// TestSurge_another: the second instance stays when another version is wanted before the upgrade has begun.
+func TestSurge_another(t *testing.T) {
+	t.Parallel()
+	f := single(v1.UpgradeStatus{Phase: v1.UpgradePreflight, Surge: true}, given.Member(1).Primary().Ready().Runs("16"), given.Member(2).Standby().Ready().Runs("16"))
+	f.Version = "18"
+	status := plan.Decide(f).UpgradeStatus
+	assert.Equal(t, "18", status.To)
+	assert.True(t, status.Surge)
+}
+
 // TestTold: what the status stores is what instances are told; the old programs come along to the first of the new version only.
 func TestTold(t *testing.T) {
 	t.Parallel()

@@ -179,7 +179,7 @@ func phase(in Input, s *v1.PostgresClusterStatus) v1.Phase {
 		return v1.PhaseDeleting
 	case in.Decision.Stopped:
 		return v1.PhaseSuspended
-	case serves && in.Decision.Rule == "upgrade":
+	case serves && (in.Decision.Rule == "upgrade" || s.Upgrade != nil && s.Upgrade.Surge):
 		return v1.PhaseUpgrading
 	case ready.Status == metav1.ConditionTrue:
 		return v1.PhaseRunning

@@ -223,6 +223,17 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// TestSurge: a cluster that has a second instance for an upgrade only says that it is upgrading, from the moment in which that is added.
+func TestSurge(t *testing.T) {
+	t.Parallel()
+	preflight := v1.UpgradeStatus{From: "16", To: "17", Phase: v1.UpgradePreflight, Surge: true}
+	s := status.Compute(after(was(v1.PhaseRunning, "16.14", metav1.ConditionTrue, given.Now.Add(-time.Hour)),
+		cluster().Replicas(2).HasSystem().Wants("17").Upgrade(facts.Upgrade{}, &preflight).With(given.Member(1).Primary().Ready(), given.Member(2).Empty())))
+	assert.Equal(t, v1.PhaseUpgrading, s.Phase)
+	assert.True(t, s.Upgrade.Surge)
+	assert.EqualValues(t, 2, s.Replicas)
+}
+
 // TestComputeWhole: all of a running cluster's status.
 func TestComputeWhole(t *testing.T) {
 	t.Parallel()

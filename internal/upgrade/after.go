@@ -240,7 +240,7 @@ func (p *pass) revert() {
 func (p *pass) finish(phase v1.UpgradePhase, format string, args ...any) {
 	u := p.u
 	u.Message = fmt.Sprintf(format, args...)
-	u.Phase, u.CompletedAt = phase, at(p.f.Now)
+	u.Phase, u.CompletedAt, u.Surge = phase, at(p.f.Now), false
 	u.Progress, u.ProgressAt, u.AskedAt, u.RetryAt, u.LagBytes, u.RollbackUntil = "", nil, nil, nil, nil, nil
 	p.step.Applies, p.step.Waits, p.step.Reason = true, false, v1.ReasonUpgrading
 	p.step.Message = "Upgrading: " + u.Message

@@ -30,9 +30,10 @@
 //
 //  1. Preflight. Observed: spec.version is above the live major, and no seed is chosen. Done: the live primary's agent looks for what an
 //     upgrade does not carry (internal/agent/preflight), and Ready here looks at the cluster: every instance ready, its agent new
-//     enough, not suspended or fenced, enough standbys left for synchronous commits, no switchover under way. Then seed and ID are chosen: the
-//     standby with the highest number that no commit waits for. Bound: none; a blocker waits for its mending, and the
-//     condition UpgradePreflight says which. Undone: setting version back.
+//     enough, not suspended or fenced, enough standbys left for synchronous commits, no switchover under way. A cluster of one instance then
+//     gets a second one: the status says Surge, so that two are wanted until the upgrade is over, and internal/plan adds and removes it
+//     as when a cluster is scaled. Then seed and ID are chosen: the standby with the highest number that no commit waits for. Bound: none; a
+//     blocker waits for its mending, and the condition UpgradePreflight says which. Undone: setting version back.
 //  2. PrepareSource. Observed: a seed is chosen, and its agent's stage is Preparing, or is not heard for this ID yet. Done: the seed's
 //     instance gets the new version, so its Pod is made anew from the new image, with the old programs beside them (an init container
 //     copies them); its agent makes publications, replica identities and slots on the live primary. Bound: prepareBound. A failure ends the

@@ -27,7 +27,9 @@ func (p *pass) preflight() {
 		p.finish(v1.UpgradeRolledBack, "the upgrade from %s to %s was called off", u.From, u.To)
 		return
 	default: // another version is wanted
-		p.u = &v1.UpgradeStatus{From: f.Live, To: f.Version, Phase: v1.UpgradePreflight, StartedAt: at(f.Now), FromImage: u.FromImage, Wish: wish(f)}
+		p.u = &v1.UpgradeStatus{
+			From: f.Live, To: f.Version, Phase: v1.UpgradePreflight, StartedAt: at(f.Now), FromImage: u.FromImage, Wish: wish(f), Surge: u.Surge,
+		}
 		p.step.Message, p.step.Recheck = fmt.Sprintf("The upgrade is to go to %s now", f.Version), soon
 		return
 	}
@@ -53,6 +55,12 @@ func (p *pass) preflight() {
 	if u.RetryAt != nil && f.Now.Before(u.RetryAt.Time) {
 		p.step.Message = fmt.Sprintf("Upgrading from %s to %s: the next attempt begins in a moment, since the last one failed: %s", u.From, u.To, u.LastFailure)
 		p.step.Recheck = min(rest, u.RetryAt.Sub(f.Now))
+		return
+	}
+	if f.Replicas < 2 {
+		u.Surge = true
+		p.step.Message = fmt.Sprintf("Upgrading from %s to %s: a second instance is added, and removed when the upgrade is over", u.From, u.To)
+		p.step.Recheck = soon
 		return
 	}
 	p.choose()
@@ -93,19 +101,19 @@ func unfit(f *facts.Cluster) string {
 	switch {
 	case f.Upgrade.Method == v1.UpgradeInPlace:
 		return "spec.upgrade.method InPlace is not available yet; use Automatic"
-	case f.Replicas < 2 || len(f.Instances) < 2:
-		return "it needs a standby to begin with; set spec.replicas to 2 or more for the upgrade"
 	case f.Image == "":
 		return fmt.Sprintf("the operator has no default image of PostgreSQL %s; set spec.image", f.Version)
 	case !known || !primary.Ready():
 		return fmt.Sprintf("the primary %s is not known to serve", f.Holder)
+	case len(f.Instances) < f.Replicas && f.Upgrade.Status.Surge:
+		return "the second instance that it needs does not exist yet"
 	case len(f.Instances) != f.Replicas:
 		return fmt.Sprintf("there are %d instances of %d", len(f.Instances), f.Replicas)
 	case len(f.Fenced) > 0:
 		return "an instance is fenced; remove the annotation " + naming.AnnotationFenced
 	case f.Switchover != nil && f.Switchover.Phase == v1.SwitchoverInProgress:
 		return "a switchover is under way"
-	case f.Upgrade.SyncRequired > len(f.Instances)-2:
+	case f.Upgrade.SyncRequired > max(0, len(f.Instances)-2):
 		return fmt.Sprintf("commits wait for %d standbys, so one can only be spared with %d instances; raise spec.replicas, or set spec.availability.synchronous.mode to preferred for the upgrade",
 			f.Upgrade.SyncRequired, f.Upgrade.SyncRequired+2)
 	}
@@ -116,13 +124,13 @@ func unfit(f *facts.Cluster) string {
 		report, heard := i.Report.Get()
 		switch {
 		case !heard:
-			return fmt.Sprintf("the agent of %s does not answer the operator", i.Name)
+			return fmt.Sprintf("the agent of %s does not answer the operator%s", i.Name, problemOf(i))
 		case report.UpgradeProtocol < agentapi.UpgradeProtocol:
 			return fmt.Sprintf("the agent of %s is older than this operator and knows nothing of major upgrades; restart the instances first, by the annotation %s", i.Name, naming.AnnotationRestart)
 		}
 		if i.Name != f.Holder {
 			if why := f.CannotTakeOver(i); why != "" {
-				return fmt.Sprintf("%s is not as it should be: %s", i.Name, why)
+				return fmt.Sprintf("%s is not as it should be: %s%s", i.Name, why, problemOf(i))
 			}
 		}
 	}

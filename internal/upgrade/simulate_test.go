@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/upgrade"
 )
@@ -62,6 +63,53 @@ func TestUpgrade(t *testing.T) {
 				wanted = slices.DeleteFunc(wanted, func(phase string) bool { return phase == "RollStandbys" })
 			}
 			assert.Equal(t, wanted, w.log)
+		})
+	}
+}
+
+// TestSurge: one instance gets a second one once nothing speaks against the upgrade, and is alone again afterwards, whatever came of it.
+func TestSurge(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		meddle func(w *world)
+		end    v1.UpgradePhase
+		live   string
+	}{
+		"goes through": {end: v1.UpgradeDone, live: "17", meddle: func(*world) {}},
+		"is called off": {end: v1.UpgradeRolledBack, live: "15", meddle: func(w *world) {
+			if w.status != nil && w.status.Phase == v1.UpgradeSeedStandby {
+				w.spec = "15"
+			}
+		}},
+		"goes back": {end: v1.UpgradeRolledBack, live: "15", meddle: func(w *world) {
+			if w.status != nil && w.status.Phase == v1.UpgradeObserve {
+				w.spec = "15"
+			}
+		}},
+		"fails": {end: v1.UpgradeFailed, live: "15", meddle: func(w *world) {
+			if len(w.servers) > 1 && w.servers[1].stage == agentapi.SeedConverting {
+				w.servers[1].stage = agentapi.SeedFailed
+			}
+			if w.status != nil && w.status.Phase == v1.UpgradeFailed {
+				w.spec = "15"
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(1, 1)
+			w.spec, w.blockers = "17", true
+			run(t, w, 1000, func(tick int) {
+				if tick == 20 {
+					assert.Len(t, w.servers, 1, "nothing is added while something speaks against the upgrade")
+					w.blockers = false
+				}
+				test.meddle(w)
+			})
+			assert.Equal(t, test.end, w.status.Phase)
+			assert.Equal(t, test.live, w.live)
+			assert.Len(t, w.servers, 2)
+			assert.False(t, w.status.Surge)
 		})
 	}
 }
@@ -177,7 +225,7 @@ func TestSimulate(t *testing.T) {
 	t.Parallel()
 	ends := map[v1.UpgradePhase]int{}
 	for seed := range int64(300) {
-		w := newWorld(seed, 2+int(seed%4))
+		w := newWorld(seed, 1+int(seed%5))
 		w.spec, w.faults = "17", 0.03
 		if seed%5 == 0 {
 			w.wanted.Window = 0

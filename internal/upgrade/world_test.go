@@ -28,16 +28,18 @@ type server struct {
 
 // world is a cluster whose agents do what the configuration says, one thing in each tick.
 type world struct {
-	random  *rand.Rand
-	now     time.Time
-	spec    string
-	live    string
-	primary int
-	servers []*server
-	wanted  facts.Upgrade
-	status  *v1.UpgradeStatus
-	config  *agentapi.Upgrade
-	said    *agentapi.UpgradeSwitchoverStatus
+	random *rand.Rand
+	now    time.Time
+	spec   string
+	live   string
+	// replicas is what the spec wants.
+	replicas int
+	primary  int
+	servers  []*server
+	wanted   facts.Upgrade
+	status   *v1.UpgradeStatus
+	config   *agentapi.Upgrade
+	said     *agentapi.UpgradeSwitchoverStatus
 	// faults is how likely something goes wrong in a tick.
 	faults float64
 	// image is why Pods of the new version cannot run, image and reason; and changed that the spec names another image since.
@@ -55,7 +57,7 @@ var stages = []agentapi.SeedStage{
 }
 
 func newWorld(seed int64, instances int) *world {
-	w := &world{random: rand.New(rand.NewSource(seed)), now: given.Now, spec: "15", live: "15", wanted: facts.Upgrade{Window: time.Hour, MaxPause: 5 * time.Second, Method: v1.UpgradeAutomatic}}
+	w := &world{random: rand.New(rand.NewSource(seed)), now: given.Now, spec: "15", live: "15", replicas: instances, wanted: facts.Upgrade{Window: time.Hour, MaxPause: 5 * time.Second, Method: v1.UpgradeAutomatic}}
 	for range instances {
 		w.servers = append(w.servers, &server{pod: "15", template: "15", ready: true})
 	}
@@ -66,9 +68,39 @@ func name(n int) string { return naming.Instance("prod-db", n+1) }
 
 func (w *world) fault() bool { return w.random.Float64() < w.faults }
 
+// wants is how many instances there shall be.
+func (w *world) wants() int {
+	if w.status != nil && w.status.Surge {
+		return max(w.replicas, 2)
+	}
+	return w.replicas
+}
+
+// scale does what the rules create and scale-in of internal/plan do, while nothing of an upgrade is under way.
+func (w *world) scale() {
+	var exist []int
+	for n, s := range w.servers {
+		if !s.gone {
+			exist = append(exist, n)
+		}
+	}
+	switch {
+	case len(exist) < w.wants():
+		added := &server{pod: w.live, template: w.live, starts: 1 + w.random.Intn(3)}
+		if n := slices.IndexFunc(w.servers, func(s *server) bool { return s.gone }); n >= 0 {
+			w.servers[n] = added
+			return
+		}
+		w.servers = append(w.servers, added)
+	case len(exist) > w.wants():
+		exist = slices.DeleteFunc(exist, func(n int) bool { return n == w.primary })
+		w.servers[exist[len(exist)-1]].gone = true
+	}
+}
+
 // facts are what the operator sees.
 func (w *world) facts() facts.Cluster {
-	b := given.Cluster("prod-db").Replicas(len(w.servers)).At(w.now).Live(w.live).Wants(w.spec).HasSystem().Upgrade(w.wanted, w.status.DeepCopy())
+	b := given.Cluster("prod-db").Replicas(w.wants()).At(w.now).Live(w.live).Wants(w.spec).HasSystem().Upgrade(w.wanted, w.status.DeepCopy())
 	for n, s := range w.servers {
 		if s.gone {
 			continue
@@ -149,6 +181,9 @@ func (w *world) pass() (upgrade.Step, facts.Cluster) {
 		w.log = append(w.log, string(step.Status.Phase))
 	}
 	w.status = step.Status
+	if w.replicas == 1 && !step.Applies {
+		w.scale()
+	}
 	for n, s := range w.servers {
 		s.template = w.live
 		if version, other := step.Versions[name(n)]; other {
@@ -231,7 +266,16 @@ func (w *world) settled() bool {
 	if w.status == nil || !w.status.Phase.Final() {
 		return false
 	}
-	return !slices.ContainsFunc(w.servers, func(s *server) bool { return !s.gone && (s.pod != w.live || s.starts > 0) })
+	exist := 0
+	for _, s := range w.servers {
+		if s.gone {
+			continue
+		}
+		if exist++; s.pod != w.live || s.starts > 0 {
+			return false
+		}
+	}
+	return w.replicas != 1 || exist == 1
 }
 
 func (w *world) String() string {

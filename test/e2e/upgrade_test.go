@@ -253,6 +253,62 @@ func TestUpgradeManual(t *testing.T) {
 	}
 }
 
+// TestUpgradeSingle: one instance has a second one beside it for as long as the upgrade lasts, and so goes there, back, and there again
+// for good like any other: no row is lost.
+func TestUpgradeSingle(t *testing.T) {
+	t.Parallel()
+	u := startUpgraded(t, "15", 1, v1.UpgradeSpec{})
+	primary := u.get(t).Status.CurrentPrimary
+
+	t.Run("there", func(t *testing.T) {
+		u.to(t, "17", v1.UpgradeObserve, v1.UpgradeRevert, v1.UpgradeFailed)
+		u.requireServes(t, "17")
+		u.requirePause(t, "15 to 17, one instance")
+		object := u.get(t)
+		require.True(t, object.Status.Upgrade.Surge)
+		require.EqualValues(t, 1, *object.Spec.Replicas)
+		require.EqualValues(t, 2, object.Status.Replicas)
+		require.NotEqual(t, primary, object.Status.CurrentPrimary)
+		require.Equal(t, v1.PhaseUpgrading, object.Status.Phase)
+		require.True(t, apimeta.IsStatusConditionTrue(object.Status.Conditions, v1.ConditionReady), "it serves: %v", object.Status.Conditions)
+	})
+	t.Run("back", func(t *testing.T) {
+		u.to(t, "15", v1.UpgradeRolledBack, v1.UpgradeRetire, v1.UpgradeDone, v1.UpgradeFailed)
+		u.requireServes(t, "15")
+		u.requireAlone(t)
+		require.Equal(t, primary, u.get(t).Status.CurrentPrimary)
+		u.requireClean(t)
+	})
+	t.Run("again, for good", func(t *testing.T) {
+		u.patch(t, func(spec *v1.PostgresClusterSpec) { spec.Upgrade.RollbackWindow = "5s" })
+		u.to(t, "17", v1.UpgradeDone, v1.UpgradeRevert, v1.UpgradeFailed)
+		u.requireAlone(t)
+		u.requireDone(t, "17")
+		require.NotEqual(t, primary, u.get(t).Status.CurrentPrimary)
+		for _, instance := range []string{primary, u.get(t).Status.CurrentPrimary} {
+			u.requireVolume(t, naming.DataVolume(instance), true)
+		}
+	})
+	u.writer.stop(t)
+	for _, refused := range u.writer.requireKept(t) {
+		t.Log("refused: ", refused)
+	}
+}
+
+// requireAlone: the cluster has one instance, which is its primary, and a budget no more that would keep its node from being drained.
+func (u upgraded) requireAlone(t *testing.T) {
+	t.Helper()
+	eventually(t, boundSettle, "one instance is left", func(collect *assert.CollectT) {
+		object := u.get(collect)
+		require.Len(collect, u.pods(collect), 1)
+		require.Len(collect, object.Status.Instances, 1)
+		require.Equal(collect, object.Status.CurrentPrimary, object.Status.Instances[0].Name)
+		require.NotContains(collect, u.children(collect), "PodDisruptionBudget/"+naming.DisruptionBudget(u.name))
+	})
+	u.waitSound(t)
+	u.requireOnePrimary(t)
+}
+
 // TestUpgradeBadInput: what cannot be is refused at once, or waits with the reason, and the cluster serves on as it was.
 func TestUpgradeBadInput(t *testing.T) {
 	t.Parallel()
@@ -316,10 +372,13 @@ func TestUpgradeBadInput(t *testing.T) {
 	t.Run("one instance", func(t *testing.T) {
 		require.NoError(t, set(`"replicas":1`))
 		c.waitReady(t)
+		oid := c.superuserIn(t, c.primaryPod(t), "app", "SELECT lo_from_bytea(0, 'large')")
 		require.NoError(t, set(`"version":"17","image":null`))
-		c.waitPreflight(t, v1.ReasonUpgradeWaits, "set spec.replicas to 2 or more")
+		c.waitPreflight(t, v1.ReasonUpgradeBlocked, "large objects")
 		c.waitServed(t, "one")
-		require.NoError(t, set(`"version":"16"`))
+		require.Len(t, c.pods(t), 1, "no instance is added before that is mended")
+		c.superuserIn(t, c.primaryPod(t), "app", "SELECT lo_unlink("+oid+")")
+		require.NoError(t, set(`"version":"16","image":"`+object.Spec.Image+`"`))
 		c.waitUpgrade(t, v1.UpgradeRolledBack)
 	})
 }
