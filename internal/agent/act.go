@@ -11,6 +11,7 @@ import (
 	"github.com/pgsteward/pgsteward/internal/agent/conf"
 	"github.com/pgsteward/pgsteward/internal/agent/datadir"
 	"github.com/pgsteward/pgsteward/internal/agent/lease"
+	"github.com/pgsteward/pgsteward/internal/agent/recovery"
 	"github.com/pgsteward/pgsteward/internal/agent/sql"
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
@@ -145,7 +146,7 @@ func (a *Agent) takeSeed(w *world) {
 	a.noteSeed(err)
 	if err != nil {
 		a.clones.failed(w.now, err.Error())
-		a.clones.unreachable = errors.As(err, new(unreachableError))
+		a.clones.unreachable = errors.As(err, new(recovery.UnreachableError))
 		a.log.Warn("Making the data failed", "attempts", a.clones.failures, "error", err)
 		return
 	}

@@ -2,21 +2,18 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/pgsteward/pgsteward/internal/agent/backrest"
 	"github.com/pgsteward/pgsteward/internal/agent/datadir"
-	"github.com/pgsteward/pgsteward/internal/agent/sql"
+	"github.com/pgsteward/pgsteward/internal/agent/recovery"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
-	"github.com/pgsteward/pgsteward/internal/backup"
 	"github.com/pgsteward/pgsteward/internal/naming"
-	"github.com/pgsteward/pgsteward/internal/postgres"
 )
 
 const (
@@ -32,9 +29,6 @@ const (
 	reasonRecovery = "RecoveryFailed"
 )
 
-// unreachableError is that a repository could not be read.
-type unreachableError struct{ error }
-
 // recoverData makes the data from a backup, beside the loop, once the lease is held.
 func (a *Agent) recoverData(ctx context.Context, w *world) outcome {
 	pause := recoveryRetry
@@ -44,9 +38,9 @@ func (a *Agent) recoverData(ctx context.Context, w *world) outcome {
 	if a.seed.isSettled() && !w.now.Before(a.clones.next) && w.now.Sub(a.clones.last) >= pause {
 		a.clones.last = w.now
 		a.log.Info("Making the data from a backup", "repository", a.config.Recovery.Repository.Kind, "path", a.config.Recovery.Repository.Path)
-		seeder, recovery := *a.seeder, *a.config.Recovery
+		seeder, wanted := *a.seeder, *a.config.Recovery
 		settings := a.recoverySettings()
-		a.seed = a.begin(ctx, "recover", func(ctx context.Context) error { return a.restore(ctx, &seeder, recovery, settings) })
+		a.seed = a.begin(ctx, "recover", func(ctx context.Context) error { return a.restore(ctx, &seeder, wanted, settings) })
 	}
 	result := a.seedOutcome(agentapi.RolePrimary, "data is being made from a backup")
 	if a.clones.failures > 0 && (!a.clones.unreachable || w.now.Sub(a.clones.since) > recoveryPatience) {
@@ -76,7 +70,7 @@ func (a *Agent) recoverySettings() backrest.Settings {
 }
 
 // restore finds the backup to begin with, and makes the data from it.
-func (a *Agent) restore(ctx context.Context, seeder *datadir.Seeder, recovery agentapi.Recovery, settings backrest.Settings) error {
+func (a *Agent) restore(ctx context.Context, seeder *datadir.Seeder, wanted agentapi.Recovery, settings backrest.Settings) error {
 	tool, err := a.backupTool()
 	if err != nil {
 		return err
@@ -84,83 +78,17 @@ func (a *Agent) restore(ctx context.Context, seeder *datadir.Seeder, recovery ag
 	if _, err := tool.Write(recoveryConfiguration, settings); err != nil {
 		return err
 	}
-	contents, err := tool.Info(ctx, recoveryConfiguration, "")
-	if host := recovery.Repository.Host; err != nil && host != "" && !strings.HasPrefix(host, naming.Repository(a.config.Cluster)+".") {
+	repository := recovery.Repository{Tool: tool, Configuration: recoveryConfiguration}
+	found, err := repository.Find(ctx, a.major, wanted.Target)
+	host := wanted.Repository.Host
+	if errors.As(err, new(recovery.UnreachableError)) && host != "" && !strings.HasPrefix(host, naming.Repository(a.config.Cluster)+".") {
 		err = fmt.Errorf("%w. A volume is served as long as its PostgresCluster exists: if that is gone, create the new cluster under its name", err)
 	}
 	if err != nil {
-		return unreachableError{err}
-	}
-	for i, c := range contents {
-		if major, _, ok := backup.ParseStanza(c.Stanza); ok && major == a.major {
-			if contents[i], err = tool.Follow(ctx, recoveryConfiguration, c, recovery.Target.Timeline); err != nil {
-				return unreachableError{err}
-			}
-		}
-	}
-	source, err := backup.Choose(contents, a.major, recovery.Target, time.Now())
-	if err != nil {
 		return err
 	}
-	target, missing, err := a.withinArchive(ctx, tool, contents, source, recovery.Target)
-	if err != nil {
-		return err
-	}
-	a.log.Info("Restoring", "stanza", source.Stanza, "backup", source.Backup.Label, "ended", source.Backup.Stopped)
-	socket := filepath.Join(a.options.Paths.Run, "recovery")
-	client := sql.NewClient(socket, a.options.Ports.Postgres)
-	defer client.Close()
-	err = seeder.Recover(ctx, datadir.Recovery{
-		Restore: func(ctx context.Context, folder string) error {
-			return tool.Restore(ctx, recoveryConfiguration, source, folder)
-		},
-		Parameters: func(folder string) postgres.Parameters {
-			return recoveryParameters(target, tool.RestoreCommand(recoveryConfiguration, source.Stanza, folder))
-		},
-		Socket: socket, Port: a.options.Ports.Postgres, Users: a.users(),
-		Recovering: func(ctx context.Context) (bool, error) {
-			state, err := client.Observe(ctx)
-			return state.InRecovery, err
-		},
+	a.log.Info("Restoring", "stanza", found.Stanza, "backup", found.Backup.Label, "ended", found.Backup.Stopped)
+	return repository.Recover(ctx, seeder, found, recovery.Server{
+		Socket: filepath.Join(a.options.Paths.Run, "recovery"), Port: a.options.Ports.Postgres, Users: a.users(),
 	})
-	if err != nil && missing != nil {
-		err = fmt.Errorf("%w (%s)", err, missing)
-	}
-	return err
-}
-
-// withinArchive is the target of a recovery from that source, and the WAL that is missing on the way; nil: none is. A recovery to the end would end
-// there and succeed, without what came after: that has to be wished, by the position as the target.
-func (a *Agent) withinArchive(
-	ctx context.Context, tool *backrest.Tool, all []backup.Contents, source backup.Source, target backup.Target,
-) (backup.Target, *backup.Gap, error) {
-	i := slices.IndexFunc(all, func(c backup.Contents) bool { return c.Stanza == source.Stanza })
-	gap, err := tool.Gap(ctx, recoveryConfiguration, all[i], source.Backup)
-	if err != nil {
-		return target, nil, unreachableError{err}
-	}
-	target, err = target.Within(gap)
-	return target, gap, err
-}
-
-// recoveryParameters are the target as PostgreSQL has it.
-func recoveryParameters(target backup.Target, restoreCommand string) postgres.Parameters {
-	parameters := postgres.Parameters{"restore_command": restoreCommand}
-	switch {
-	case target.Time != nil:
-		parameters["recovery_target_time"] = target.Time.UTC().Format("2006-01-02 15:04:05.999999+00")
-	case target.LSN != "":
-		parameters["recovery_target_lsn"] = target.LSN
-	case target.Name != "":
-		parameters["recovery_target_name"] = target.Name
-	case target.Immediate:
-		parameters["recovery_target"] = "immediate"
-	}
-	if target.Exclusive {
-		parameters["recovery_target_inclusive"] = "off"
-	}
-	if target.Timeline > 0 {
-		parameters["recovery_target_timeline"] = strconv.FormatInt(target.Timeline, 10)
-	}
-	return parameters
 }

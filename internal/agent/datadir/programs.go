@@ -38,13 +38,31 @@ func FindPrograms(ctx context.Context, children *supervise.Children, major int) 
 	if programs.Version, err = versionOf(ctx, children, programs.Postgres); err != nil {
 		return Programs{}, err
 	}
-	// An image may do without it, which costs a copy where a rewind would do; one of another major would refuse the data.
-	if path, err := findProgram("pg_rewind", major); err == nil {
-		if version, err := versionOf(ctx, children, path); err == nil && version.Major == programs.Version.Major {
-			programs.Rewind = path
-		}
-	}
+	// An image may do without it, which costs a copy where a rewind would do.
+	programs.Rewind = FindOptional(ctx, children, "pg_rewind", programs.Version.Major)
 	return programs, nil
+}
+
+// FindOptional looks for a program that an image may do without. It is empty if there is none of that major: one of another would refuse
+// the data.
+func FindOptional(ctx context.Context, children *supervise.Children, name string, major int) string {
+	path, err := findProgram(name, major)
+	if err != nil {
+		return ""
+	}
+	if version, err := versionOf(ctx, children, path); err != nil || version.Major != major {
+		return ""
+	}
+	return path
+}
+
+// FindClient looks for a program that connects to a server, which may be of another major; empty: the image has none.
+func FindClient(name string, major int) string {
+	path, err := findProgram(name, major)
+	if err != nil {
+		return ""
+	}
+	return path
 }
 
 func versionOf(ctx context.Context, children *supervise.Children, program string) (postgres.Version, error) {

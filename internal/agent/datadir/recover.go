@@ -27,6 +27,8 @@ type Recovery struct {
 	Users  []string
 	// Recovering says whether that server still recovers; an error means that it does not answer.
 	Recovering func(ctx context.Context) (bool, error)
+	// Use is called when it has recovered, before it is stopped; its error is that of the recovery. Nil: there is nothing to do.
+	Use func(ctx context.Context) error
 }
 
 const (
@@ -135,10 +137,14 @@ func (s *Seeder) runRecovery(ctx context.Context, target string, r Recovery) err
 		if recovering, err := r.Recovering(ctx); err != nil || recovering {
 			continue
 		}
-		if err := end(syscall.SIGINT); err != nil {
-			return fmt.Errorf("stopping after the recovery: %w: %s", err, output.String())
+		var used error
+		if r.Use != nil {
+			used = r.Use(ctx)
 		}
-		return nil
+		if err := end(syscall.SIGINT); err != nil {
+			return errors.Join(used, fmt.Errorf("stopping after the recovery: %w: %s", err, output.String()))
+		}
+		return used
 	}
 }
 
