@@ -1,6 +1,9 @@
 package v1
 
-import "k8s.io/apimachinery/pkg/api/resource"
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
 
 // Period is a number of days or weeks, such as 30d or 4w.
 //
@@ -63,6 +66,46 @@ type BackupSpec struct {
 	// +kubebuilder:default={}
 	// +optional
 	Repository RepositorySpec `json:"repository,omitzero"`
+
+	// verify restores the latest backup now and then, to see whether that can be done. Default: never.
+	// +optional
+	Verify *VerifySpec `json:"verify,omitempty"`
+}
+
+// VerifySpec says when the latest backup is restored into an instance that is checked and thrown away. Nobody can reach that instance, and
+// it uses the repository only to read.
+type VerifySpec struct {
+	// schedule is when that is done, in the form and the timeZone of backup.schedule: "0 4 * * 0" is every Sunday at four.
+	// +kubebuilder:validation:XValidation:rule="self.trim() != ''",message="must not be empty; give five fields such as \"0 4 * * 0\" (every Sunday at four), or leave verify out"
+	// +kubebuilder:validation:XValidation:rule="self.trim() == '' || self.trim().matches('^(@(hourly|daily|midnight|weekly|monthly|yearly|annually)|[^ \\\\t]+([ \\\\t]+[^ \\\\t]+){4})$')",messageExpression="'must have five fields (minute, hour, day of month, month, day of week) such as \"0 4 * * 0\", or be @hourly, @daily, @weekly, @monthly or @yearly, not \"' + self + '\"'"
+	// +kubebuilder:validation:MaxLength=128
+	// +required
+	Schedule string `json:"schedule"`
+
+	// storage is the volume that the backup is restored to. It goes with its Pod, some hours after the verification has ended.
+	// +optional
+	Storage VerifyStorageSpec `json:"storage,omitzero"`
+
+	// resources of the Pod. Default: requests of 100m CPU and 256Mi memory, limits of 1 CPU and 1Gi memory.
+	// +kubebuilder:validation:XValidation:rule="!has(self.claims)",message="claims are not supported; remove them"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('cpu' in self.requests) || !('cpu' in self.limits) || !isQuantity(string(self.requests['cpu'])) || !isQuantity(string(self.limits['cpu'])) || quantity(string(self.requests['cpu'])).compareTo(quantity(string(self.limits['cpu']))) <= 0",messageExpression="'the request of ' + string(self.requests['cpu']) + ' CPU exceeds the limit of ' + string(self.limits['cpu']) + '; lower the request or raise the limit'"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || !('memory' in self.requests) || !('memory' in self.limits) || !isQuantity(string(self.requests['memory'])) || !isQuantity(string(self.limits['memory'])) || quantity(string(self.requests['memory'])).compareTo(quantity(string(self.limits['memory']))) <= 0",messageExpression="'the request of ' + string(self.requests['memory']) + ' memory exceeds the limit of ' + string(self.limits['memory']) + '; lower the request or raise the limit'"
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+}
+
+// VerifyStorageSpec is the volume that a backup is restored to.
+type VerifyStorageSpec struct {
+	// size of the volume, such as 10Gi. Default: storage.size of the cluster.
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('128Mi')) >= 0",message="must be a quantity of at least 128Mi, such as 10Gi"
+	// +optional
+	Size *resource.Quantity `json:"size,omitempty"`
+
+	// storageClassName is the StorageClass of the volume. Default: storage.storageClassName of the cluster.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	StorageClassName *string `json:"storageClassName,omitempty"`
 }
 
 // RepositorySpec is where backups and WAL go: a bucket of a store that speaks S3, of Google Cloud Storage or of Azure Blob Storage, or a

@@ -203,4 +203,55 @@ type BackupStatus struct {
 	// stanza is the name of this PostgreSQL system in the repository.
 	// +optional
 	Stanza string `json:"stanza,omitempty"`
+
+	// verification is what came of the last verification, if spec.backup.verify asks for any.
+	// +optional
+	Verification *VerificationStatus `json:"verification,omitempty"`
+}
+
+// VerificationPhase is what came of a verification.
+//
+// +kubebuilder:validation:Enum=Succeeded;Failed
+type VerificationPhase string
+
+const (
+	// VerificationSucceeded is one whose backup was restored and found to be good.
+	VerificationSucceeded VerificationPhase = "Succeeded"
+	// VerificationFailed is one whose backup was not; message says why.
+	VerificationFailed VerificationPhase = "Failed"
+)
+
+// VerificationStatus is what came of the last verification of a backup.
+type VerificationStatus struct {
+	// phase is what came of it; empty: none has ended yet.
+	// +optional
+	Phase VerificationPhase `json:"phase,omitempty"`
+
+	// message says what was checked, and what was wrong.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// label is the backup's name in the repository.
+	// +optional
+	Label string `json:"label,omitempty"`
+
+	// name is that of the backup's PostgresBackup.
+	// +optional
+	Name string `json:"name,omitempty"`
+
+	// startedAt is when it began.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+
+	// finishedAt is when it ended, well or not.
+	// +optional
+	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
+
+	// lastSucceeded is when the last one ended that succeeded.
+	// +optional
+	LastSucceeded *metav1.Time `json:"lastSucceeded,omitempty"`
+
+	// nextScheduled is when the next one is due.
+	// +optional
+	NextScheduled *metav1.Time `json:"nextScheduled,omitempty"`
 }

@@ -103,6 +103,12 @@ const (
 	ReasonArchiveIncomplete = "ArchiveIncomplete"
 	// ReasonBackupOverdue: the last good backup is older than the schedule says.
 	ReasonBackupOverdue = "BackupOverdue"
+	// ReasonVerificationFailed: the backup that was verified last is no good, or could not be verified.
+	ReasonVerificationFailed = "VerificationFailed"
+	// ReasonVerificationOverdue: no backup has been verified for longer than spec.backup.verify says.
+	ReasonVerificationOverdue = "VerificationOverdue"
+	// ReasonBackupVerified: a backup was restored and found to be good (event only).
+	ReasonBackupVerified = "BackupVerified"
 	// ReasonBackupFailed: the last backup failed.
 	ReasonBackupFailed = "BackupFailed"
 	// ReasonInvalidSchedule: the schedule cannot be carried out.
