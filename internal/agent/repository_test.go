@@ -151,4 +151,8 @@ func TestRepositoryHost(t *testing.T) {
 	recovered.agent.options.HostConfig = h.config()
 	recovered.await(backupBound, "a primary made from a backup", func(s agentapi.Status) bool { return s.Ready && s.Role == agentapi.RolePrimary })
 	require.Equal(t, "3", recovered.ask("SELECT sum(n)::text FROM t"))
+
+	came := c.verify(t, h.config())
+	require.Empty(t, came.Error)
+	require.Equal(t, "first", came.Name)
 }

@@ -198,3 +198,17 @@ func (r *RepositoryReport) Anew() int64 {
 	}
 	return r.Timeline
 }
+
+// Verification is what came of the verification of a backup, as its Pod says when it ends.
+type Verification struct {
+	// Label is that of the backup, Name that of its PostgresBackup; empty: none was found, or it was made for none.
+	Label   string    `json:"label,omitempty"`
+	Name    string    `json:"name,omitempty"`
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended"`
+	// Error is why the backup is no good, or could not be verified; empty: it is good.
+	Error string `json:"error,omitempty"`
+	// Checked is what was checked beside the recovery, Skipped what was not, and why.
+	Checked []string `json:"checked,omitempty"`
+	Skipped []string `json:"skipped,omitempty"`
+}
