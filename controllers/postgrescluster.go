@@ -123,10 +123,11 @@ func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (
 func (r *PostgresCluster) wanted(c *v1.PostgresCluster) observe.Wanted {
 	size := build.StorageSize(c)
 	schedule, zone, _ := build.Schedule(c)
+	verify, verifyZone, _ := build.VerifySchedule(c)
 	wanted := observe.Wanted{
 		Image: r.Settings.Image(c), Versions: r.Settings.Versions(c), Storage: size.Value(), MaximumLag: build.MaximumLag(c), NodeLostAfter: build.NodeLostAfter(c),
 		SpecHash: build.SpecHash(c), Outdated: func(pod *corev1.Pod) bool { return build.Outdated(c, pod) },
-		Schedule: schedule, TimeZone: zone,
+		Schedule: schedule, TimeZone: cmp.Or(zone, verifyZone), Verify: verify,
 	}
 	if c.Spec.Backup != nil {
 		wanted.Retention = build.Period(c.Spec.Backup.Retention, build.DefaultRetention)

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"path"
@@ -194,17 +195,19 @@ func Schedule(c *v1.PostgresCluster) (schedule, zone string, ok bool) {
 	if c.Spec.Backup == nil || c.Spec.Backup.Schedule == nil {
 		return "", "", false
 	}
-	zone = c.Spec.Backup.TimeZone
-	if zone == "" {
-		zone = "Etc/UTC"
-	}
+	return feasible(c, *c.Spec.Backup.Schedule)
+}
+
+// feasible is a schedule of spec.backup as a CronJob takes it; false if it cannot be carried out.
+func feasible(c *v1.PostgresCluster, text string) (schedule, zone string, ok bool) {
+	zone = cmp.Or(c.Spec.Backup.TimeZone, "Etc/UTC")
 	if _, err := backup.ParseTimeZone(zone); err != nil {
 		return "", "", false
 	}
-	if _, err := backup.ParseSchedule(*c.Spec.Backup.Schedule); err != nil {
+	if _, err := backup.ParseSchedule(text); err != nil {
 		return "", "", false
 	}
-	return strings.TrimSpace(*c.Spec.Backup.Schedule), zone, true
+	return strings.TrimSpace(text), zone, true
 }
 
 // backupPorts are the ports of an instance that is backed up.

@@ -73,7 +73,7 @@ func Objects(in Input) []Object {
 	for _, m := range in.Members {
 		objects = append(objects, dataVolume(in, m), statefulSet(in, m))
 	}
-	return append(objects, scheduled(in)...)
+	return append(append(objects, scheduled(in)...), verification(in)...)
 }
 
 // Access is what the operator itself needs before it can read or write the cluster's Secrets.

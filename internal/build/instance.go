@@ -129,7 +129,7 @@ func postgresContainer(in Input, m plan.Member) *coreac.ContainerApplyConfigurat
 		WithStartupProbe(probe("/startupz", 1, 120)).
 		WithLivenessProbe(probe("/livez", 10, 3)).
 		WithReadinessProbe(probe("/readyz", 2, 2)).
-		WithResources(resources(c)).
+		WithResources(resources(c.Spec.Resources)).
 		WithSecurityContext(containerSecurity()).
 		WithVolumeMounts(
 			coreac.VolumeMount().WithName(naming.VolumeData).WithMountPath(naming.PathData),
@@ -203,11 +203,11 @@ func projectedSecret(secret, dir string, keys ...string) *coreac.VolumeProjectio
 	return coreac.VolumeProjection().WithSecret(s)
 }
 
-// resources are the spec's, with requests for CPU and memory in any case.
-func resources(c *v1.PostgresCluster) *coreac.ResourceRequirementsApplyConfiguration {
+// resources are those wanted, with requests for CPU and memory in any case.
+func resources(wanted *corev1.ResourceRequirements) *coreac.ResourceRequirementsApplyConfiguration {
 	want := corev1.ResourceRequirements{}
-	if c.Spec.Resources != nil {
-		want = *c.Spec.Resources
+	if wanted != nil {
+		want = *wanted
 	}
 	requests := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("256Mi"),

@@ -94,15 +94,8 @@ func repositoryVolume(in Input) Object {
 
 func repositoryPod(in Input) *coreac.PodSpecApplyConfiguration {
 	c := in.Cluster
-	emptyDir := func(name string) *coreac.VolumeApplyConfiguration {
-		return coreac.Volume().WithName(name).WithEmptyDir(coreac.EmptyDirVolumeSource())
-	}
-	mount := func(name, path string) *coreac.VolumeMountApplyConfiguration {
-		return coreac.VolumeMount().WithName(name).WithMountPath(path)
-	}
-	secrets := coreac.ProjectedVolumeSource().WithDefaultMode(secretMode).WithSources(
-		projectedSecret(naming.ServerSecret(c.Name), naming.DirServer, naming.KeyTLSCert, naming.KeyTLSKey, naming.KeyCACert)).
-		WithSources(repositorySecrets(c.Spec.Backup.Repository, naming.DirBackup)...)
+	volume := coreac.Volume().WithName(naming.VolumeData).WithPersistentVolumeClaim(
+		coreac.PersistentVolumeClaimVolumeSource().WithClaimName(naming.RepositoryVolume(c.Name)))
 	spec := coreac.PodSpec().
 		WithAutomountServiceAccountToken(false).
 		WithEnableServiceLinks(false).
@@ -127,23 +120,44 @@ func repositoryPod(in Input) *coreac.PodSpecApplyConfiguration {
 				corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi"),
 			})).
 			WithSecurityContext(containerSecurity()).
-			WithVolumeMounts(
-				mount(naming.VolumeData, naming.PathData), mount(naming.VolumeRun, naming.PathRun), mount(naming.VolumeTmp, "/tmp"),
-				mount(naming.VolumeProgram, naming.PathProgram).WithReadOnly(true),
-				mount(naming.VolumeProgram, "/etc/passwd").WithSubPath(naming.FilePasswd).WithReadOnly(true),
-				mount(naming.VolumeConfig, naming.PathConfig).WithReadOnly(true),
-				mount(naming.VolumeSecrets, naming.PathSecrets).WithReadOnly(true))).
-		WithVolumes(
-			coreac.Volume().WithName(naming.VolumeData).WithPersistentVolumeClaim(
-				coreac.PersistentVolumeClaimVolumeSource().WithClaimName(naming.RepositoryVolume(c.Name))),
-			emptyDir(naming.VolumeRun), emptyDir(naming.VolumeTmp), emptyDir(naming.VolumeProgram),
-			coreac.Volume().WithName(naming.VolumeConfig).WithConfigMap(
-				coreac.ConfigMapVolumeSource().WithName(naming.ConfigMap(c.Name)).WithDefaultMode(secretMode)),
-			coreac.Volume().WithName(naming.VolumeSecrets).WithProjected(secrets))
+			WithVolumeMounts(engineMounts()...)).
+		WithVolumes(engineVolumes(c, volume, repositorySecrets(c.Spec.Backup.Repository, naming.DirBackup))...)
 	for _, s := range c.Spec.ImagePullSecrets {
 		spec.WithImagePullSecrets(coreac.LocalObjectReference().WithName(s.Name))
 	}
 	return spec
+}
+
+// engineMounts are those of a container beside the instances in which pgBackRest runs.
+func engineMounts() []*coreac.VolumeMountApplyConfiguration {
+	mount := func(name, path string) *coreac.VolumeMountApplyConfiguration {
+		return coreac.VolumeMount().WithName(name).WithMountPath(path)
+	}
+	return []*coreac.VolumeMountApplyConfiguration{
+		mount(naming.VolumeData, naming.PathData), mount(naming.VolumeRun, naming.PathRun), mount(naming.VolumeTmp, "/tmp"),
+		mount(naming.VolumeProgram, naming.PathProgram).WithReadOnly(true),
+		mount(naming.VolumeProgram, "/etc/passwd").WithSubPath(naming.FilePasswd).WithReadOnly(true),
+		mount(naming.VolumeConfig, naming.PathConfig).WithReadOnly(true),
+		mount(naming.VolumeSecrets, naming.PathSecrets).WithReadOnly(true),
+	}
+}
+
+// engineVolumes are those of its Pod: the data's, and what lets it use the repository.
+func engineVolumes(
+	c *v1.PostgresCluster, data *coreac.VolumeApplyConfiguration, repository []*coreac.VolumeProjectionApplyConfiguration,
+) []*coreac.VolumeApplyConfiguration {
+	emptyDir := func(name string) *coreac.VolumeApplyConfiguration {
+		return coreac.Volume().WithName(name).WithEmptyDir(coreac.EmptyDirVolumeSource())
+	}
+	secrets := coreac.ProjectedVolumeSource().WithDefaultMode(secretMode).WithSources(
+		projectedSecret(naming.ServerSecret(c.Name), naming.DirServer, naming.KeyTLSCert, naming.KeyTLSKey, naming.KeyCACert)).
+		WithSources(repository...)
+	return []*coreac.VolumeApplyConfiguration{
+		data, emptyDir(naming.VolumeRun), emptyDir(naming.VolumeTmp), emptyDir(naming.VolumeProgram),
+		coreac.Volume().WithName(naming.VolumeConfig).WithConfigMap(
+			coreac.ConfigMapVolumeSource().WithName(naming.ConfigMap(c.Name)).WithDefaultMode(secretMode)),
+		coreac.Volume().WithName(naming.VolumeSecrets).WithProjected(secrets),
+	}
 }
 
 // UnwantedBackups are the objects for backups that the cluster does not need as it is. The volume stays: it has backups.
@@ -158,6 +172,9 @@ func UnwantedBackups(in Input) []Ref {
 		for _, kind := range []string{"CronJob", "RoleBinding", "Role", "ServiceAccount"} {
 			refs = append(refs, Ref{Kind: kind, Name: name})
 		}
+	}
+	if _, _, ok := VerifySchedule(c); !ok {
+		refs = append(refs, Ref{Kind: "CronJob", Name: naming.VerifyJob(c.Name)})
 	}
 	return refs
 }

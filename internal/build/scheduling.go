@@ -20,6 +20,12 @@ func schedule(spec *coreac.PodSpecApplyConfiguration, c *v1.PostgresCluster) {
 	} else {
 		spec.WithAffinity(nodeSpread(c.Name))
 	}
+	allow(spec, c)
+}
+
+// allow says on which nodes the Pod may run at all.
+func allow(spec *coreac.PodSpecApplyConfiguration, c *v1.PostgresCluster) {
+	wanted := c.Spec.Scheduling
 	if len(wanted.NodeSelector) > 0 {
 		spec.WithNodeSelector(wanted.NodeSelector)
 	}
@@ -30,11 +36,16 @@ func schedule(spec *coreac.PodSpecApplyConfiguration, c *v1.PostgresCluster) {
 
 // nodeSpread prefers a node for each instance.
 func nodeSpread(cluster string) *coreac.AffinityApplyConfiguration {
+	return awayFrom(naming.ClusterSelector(cluster))
+}
+
+// awayFrom prefers nodes without Pods of those labels.
+func awayFrom(selector map[string]string) *coreac.AffinityApplyConfiguration {
 	return coreac.Affinity().WithPodAntiAffinity(coreac.PodAntiAffinity().
 		WithPreferredDuringSchedulingIgnoredDuringExecution(coreac.WeightedPodAffinityTerm().WithWeight(100).
 			WithPodAffinityTerm(coreac.PodAffinityTerm().
 				WithTopologyKey(corev1.LabelHostname).
-				WithLabelSelector(labelSelector(naming.ClusterSelector(cluster))))))
+				WithLabelSelector(labelSelector(selector)))))
 }
 
 // zoneSpread keeps the zones even, where there are zones.

@@ -29,6 +29,19 @@ type Backup struct {
 	Expired []BackupRecord
 	// First is the name of the PostgresBackup to be made at once, since without it the newest cannot be recovered; empty: none is, it was, or it is not known.
 	First string
+	// Verification is what is known of the verification of backups; nil: none is wanted.
+	Verification *Verification
+}
+
+// Verification is what is known of the verification of backups.
+type Verification struct {
+	// Interval is about how long two are apart, Next when the next one is due.
+	Interval time.Duration
+	Next     time.Time
+	// Since is since when they are made; zero: they are not yet.
+	Since time.Time
+	// Last is what came of the one that ended last, as far as its Pod is still there; nil: there is none.
+	Last *agentapi.Verification
 }
 
 // FinalBackup is the backup that is wanted of a cluster before it is deleted.

@@ -51,6 +51,17 @@ func NewBackups(read func(ctx context.Context) ([]v1.PostgresCluster, []v1.Postg
 				}
 				return float64(c.Status.Backup.Count), true
 			}},
+			{describe("last_verification_timestamp_seconds", "When a backup was last restored and found to be good."),
+				moment(func(c *v1.PostgresCluster) *metav1.Time { return verification(c).LastSucceeded })},
+			{describe("verification_succeeded", "Whether the backup that was verified last was found to be good."), func(c *v1.PostgresCluster) (float64, bool) {
+				switch verification(c).Phase {
+				case v1.VerificationSucceeded:
+					return 1, true
+				case v1.VerificationFailed:
+					return 0, true
+				}
+				return 0, false
+			}},
 		},
 		phases: describe("postgresbackups", "How many PostgresBackups there are, by their phase.", "phase"),
 	}
@@ -104,6 +115,14 @@ func countPhases(c *v1.PostgresCluster, backups []v1.PostgresBackup) map[v1.Back
 		counts[phase]++
 	}
 	return counts
+}
+
+// verification is what the status says of the last verification; the zero one says nothing.
+func verification(c *v1.PostgresCluster) v1.VerificationStatus {
+	if c.Status.Backup == nil || c.Status.Backup.Verification == nil {
+		return v1.VerificationStatus{}
+	}
+	return *c.Status.Backup.Verification
 }
 
 func moment(of func(*v1.PostgresCluster) *metav1.Time) func(*v1.PostgresCluster) (float64, bool) {

@@ -29,12 +29,12 @@ func TestBackups(t *testing.T) {
 	well := v1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
 	well.Spec.Backup = &v1.BackupSpec{}
 	well.Status.LastBackup, well.Status.FirstRecoverable, well.Status.LastArchived = at(2000), at(1000), at(3000)
-	well.Status.Backup = &v1.BackupStatus{Count: 2}
+	well.Status.Backup = &v1.BackupStatus{Count: 2, Verification: &v1.VerificationStatus{Phase: v1.VerificationFailed, LastSucceeded: at(1500)}}
 	well.Status.Conditions = []metav1.Condition{
 		{Type: v1.ConditionBackupHealthy, Status: metav1.ConditionTrue}, {Type: v1.ConditionContinuousArchiving, Status: metav1.ConditionFalse},
 	}
 	fresh := v1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}}
-	fresh.Spec.Backup = &v1.BackupSpec{}
+	fresh.Spec.Backup, fresh.Status.Backup = &v1.BackupSpec{}, &v1.BackupStatus{Verification: &v1.VerificationStatus{}}
 	fresh.Status.Conditions = []metav1.Condition{{Type: v1.ConditionContinuousArchiving, Status: metav1.ConditionUnknown}}
 	without := v1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "plain"}}
 	without.Status.LastBackup = at(1)
@@ -49,6 +49,7 @@ func TestBackups(t *testing.T) {
 		`first_recoverable_timestamp_seconds{cluster=db namespace=shop} 1000`,
 		`last_archived_timestamp_seconds{cluster=db namespace=shop} 3000`,
 		`last_backup_timestamp_seconds{cluster=db namespace=shop} 2000`,
+		`last_verification_timestamp_seconds{cluster=db namespace=shop} 1500`,
 		`postgresbackups{cluster=db namespace=shop phase=Completed} 2`,
 		`postgresbackups{cluster=db namespace=shop phase=Failed} 1`,
 		`postgresbackups{cluster=db namespace=shop phase=Pending} 0`,
@@ -58,6 +59,8 @@ func TestBackups(t *testing.T) {
 		`postgresbackups{cluster=new namespace=shop phase=Pending} 1`,
 		`postgresbackups{cluster=new namespace=shop phase=Running} 0`,
 		`repository_backups{cluster=db namespace=shop} 2`,
+		`repository_backups{cluster=new namespace=shop} 0`,
+		`verification_succeeded{cluster=db namespace=shop} 0`,
 	}, gather(t, collector))
 }
 

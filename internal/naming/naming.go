@@ -144,6 +144,8 @@ const (
 	// ContainerRepository is the container of a repository host's Pod, ContainerBackup that of a scheduled backup's.
 	ContainerRepository = "repository"
 	ContainerBackup     = "backup"
+	// ContainerVerify is the container of a Pod that verifies backups.
+	ContainerVerify = "verify"
 
 	VolumeData    = "data"
 	VolumeProgram = "program"
@@ -339,6 +341,30 @@ func BackupJob(cluster string) string { return cluster + "-backup" }
 // BackupJobLabels are on the Pods of scheduled backups. They have no label of the cluster, since they are none of its instances.
 func BackupJobLabels(cluster string) map[string]string {
 	return map[string]string{LabelName: ManagedBy, LabelAppInstance: cluster, LabelComponent: "backup"}
+}
+
+// VerifyJob is the name of the CronJob that verifies backups.
+func VerifyJob(cluster string) string { return cluster + "-verify" }
+
+// componentVerification is the value of LabelComponent on what verifies backups.
+const componentVerification = "verification"
+
+// VerifyLabels are on the Pods that verify backups.
+func VerifyLabels(cluster string) map[string]string {
+	labels := ClusterLabels(cluster)
+	labels[LabelComponent] = componentVerification
+	return labels
+}
+
+// IsVerification says whether those are the labels of a Pod that verifies backups.
+func IsVerification(labels map[string]string) bool {
+	return labels[LabelComponent] == componentVerification
+}
+
+// VerifyVolumeLabels are on the volume claims of those Pods. They have no label of the cluster, since they are none of its volumes: they go
+// with their Pods.
+func VerifyVolumeLabels(cluster string) map[string]string {
+	return map[string]string{LabelName: ManagedBy, LabelAppInstance: cluster, LabelComponent: componentVerification}
 }
 
 // FirstBackup is the name of the PostgresBackup that is made when there is none yet of the stanza, or none from which the newest can be recovered;

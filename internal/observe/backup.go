@@ -91,21 +91,25 @@ func (r *Reader) backups(ctx context.Context, c *v1.PostgresCluster, f *facts.Cl
 		return nil, nil //nolint:nilnil // there is nothing to know
 	}
 	b := &facts.Backup{Host: host, Missing: c.Spec.Backup.Repository.OnVolume() && host == nil}
-	if wanted.Schedule != "" {
-		if schedule, err := backup.ParseSchedule(wanted.Schedule); err == nil {
-			now := f.Now
-			if zone, err := backup.ParseTimeZone(wanted.TimeZone); err == nil {
-				now = now.In(zone)
-			}
-			b.Interval, b.Next = schedule.Interval(now), schedule.Next(now)
-		}
-	}
+	b.Interval, b.Next = due(wanted.Schedule, wanted.TimeZone, f.Now)
 	reports := r.Agents.Reports(client.ObjectKeyFromObject(c))
 	b.Archive, b.Repository = words(reports, f.Holder, c)
 	if host != nil && reports[naming.Repository(c.Name)].PodUID == host.UID {
 		b.HostReport = reports[naming.Repository(c.Name)].Status
 	}
 	return b, r.asked(ctx, c, b, wanted)
+}
+
+// due is about how long two runs of the schedule are apart, and when the next one is due; zero: there is no schedule.
+func due(text, zone string, now time.Time) (interval time.Duration, next time.Time) {
+	schedule, err := backup.ParseSchedule(text)
+	if text == "" || err != nil {
+		return 0, time.Time{}
+	}
+	if location, err := backup.ParseTimeZone(zone); err == nil {
+		now = now.In(location)
+	}
+	return schedule.Interval(now), schedule.Next(now)
 }
 
 // finalBackup is what is known of the backup to make before the cluster goes; nil: none is wanted. Without data there is nothing to save.

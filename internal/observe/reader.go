@@ -47,8 +47,8 @@ type Wanted struct {
 	// SpecHash is what a new Pod would be marked with; Outdated says whether a Pod differs from what the spec wants.
 	SpecHash string
 	Outdated func(*corev1.Pod) bool
-	// Schedule and TimeZone are those of backups; empty: there is no schedule.
-	Schedule, TimeZone string
+	// Schedule and TimeZone are those of backups, Verify is the schedule of their verification; empty: there is no schedule.
+	Schedule, TimeZone, Verify string
 	// Retention is for how long backups are kept.
 	Retention time.Duration
 	// Repository is a short name of the repository that backups go to; InRepository says whether a backup of that status.location is in it.
@@ -163,6 +163,7 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 	}
 	if f.Backup != nil {
 		f.Backup.Image = repositoryImage(objects, f.Holder, c.Name)
+		f.Backup.Verification = verification(objects, c, wanted, f.Now)
 	}
 	o.Facts = f
 	return o, nil
@@ -300,11 +301,11 @@ func systemOfVolumes(volumes []facts.Volume) string {
 	return ""
 }
 
-// orphans are Pods whose StatefulSet is gone.
+// orphans are Pods whose StatefulSet is gone. Those of verifications have none; they are their Jobs'.
 func orphans(objects Objects) []string {
 	var names []string
 	for _, pod := range objects["Pod"] {
-		if objects.Get("StatefulSet", pod.GetLabels()[naming.LabelInstance]) == nil {
+		if !naming.IsVerification(pod.GetLabels()) && objects.Get("StatefulSet", pod.GetLabels()[naming.LabelInstance]) == nil {
 			names = append(names, pod.GetName())
 		}
 	}

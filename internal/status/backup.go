@@ -12,6 +12,7 @@ import (
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/backup"
 	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
 const (
@@ -107,7 +108,8 @@ func backups(in Input, s *v1.PostgresClusterStatus) {
 			s.Backup.Label, s.Backup.Name, s.Backup.Type, s.Backup.Size = newest.Label, newest.Name, v1.BackupType(newest.Type), bytes(newest.Size)
 		}
 	}
-	for _, c := range []metav1.Condition{archiving(b, in.Facts.Now), backupHealthy(b, s, in.Facts.Now)} {
+	s.Backup.Verification = verification(b.Verification, s.Backup.Verification)
+	for _, c := range []metav1.Condition{archiving(b, in.Facts.Now), backupHealthy(in.Facts, s)} {
 		c.ObservedGeneration = in.Facts.Generation
 		c.LastTransitionTime = metav1.NewTime(in.Facts.Now)
 		if len(c.Message) > maxMessage {
@@ -170,8 +172,10 @@ func archiving(b *facts.Backup, now time.Time) metav1.Condition {
 }
 
 // backupHealthy is the condition BackupHealthy.
-func backupHealthy(b *facts.Backup, s *v1.PostgresClusterStatus, now time.Time) metav1.Condition {
+func backupHealthy(f facts.Cluster, s *v1.PostgresClusterStatus) metav1.Condition {
+	b, now := f.Backup, f.Now
 	c := metav1.Condition{Type: v1.ConditionBackupHealthy, Status: metav1.ConditionFalse}
+	verified := s.Backup.Verification
 	report, _ := b.Repository.Get()
 	switch {
 	case report.Error != "":
@@ -186,8 +190,12 @@ func backupHealthy(b *facts.Backup, s *v1.PostgresClusterStatus, now time.Time) 
 		c.Message = fmt.Sprintf("%s: what was written since the last backup can be recovered up to %s only, until there is another backup", report.Gap, report.Gap.LSN)
 	case s.LastBackup == nil:
 		c.Reason, c.Message = v1.ReasonNoBackup, "There is no backup yet, so that nothing can be recovered"
+	case verified != nil && verified.Phase == v1.VerificationFailed:
+		c.Reason, c.Message = v1.ReasonVerificationFailed, verified.Message
 	case b.Interval > 0 && now.Sub(s.LastBackup.Time) > b.Interval+overdueGrace:
 		c.Reason, c.Message = v1.ReasonBackupOverdue, fmt.Sprintf("The last backup ended at %s, longer ago than the schedule says", s.LastBackup.UTC().Format(time.RFC3339))
+	case !f.Suspend && verificationOverdue(b.Verification, verified, now):
+		c.Reason, c.Message = v1.ReasonVerificationOverdue, "No backup has been verified for longer than spec.backup.verify says: see the Jobs and Pods of CronJob "+naming.VerifyJob(f.Name)
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1.ReasonBackupUpToDate, "The last backup, "+s.Backup.Label+", ended at "+s.LastBackup.UTC().Format(time.RFC3339)
 	}

@@ -45,9 +45,18 @@ func backupErrors(c *v1.PostgresCluster) field.ErrorList {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, fmt.Sprintf(
 			"must have at most %d characters with spec.backup.schedule, since a CronJob is named after it; choose a shorter name, or leave the schedule out", longest)))
 	}
+	if longest := maxCronJobName - len(naming.VerifyJob("")); b.Verify != nil && len(c.Name) > longest {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, fmt.Sprintf(
+			"must have at most %d characters with spec.backup.verify, since a CronJob is named after it; choose a shorter name, or leave verify out", longest)))
+	}
 	if b.Schedule != nil {
 		if _, err := backup.ParseSchedule(*b.Schedule); err != nil {
 			errs = append(errs, field.Invalid(path.Child("schedule"), *b.Schedule, err.Error()))
+		}
+	}
+	if b.Verify != nil {
+		if _, err := backup.ParseSchedule(b.Verify.Schedule); err != nil {
+			errs = append(errs, field.Invalid(path.Child("verify", "schedule"), b.Verify.Schedule, err.Error()))
 		}
 	}
 	if _, err := backup.ParseTimeZone(b.TimeZone); err != nil {
@@ -98,6 +107,6 @@ func backupNames(c *v1.PostgresCluster) []facts.Object {
 	return []facts.Object{
 		{Kind: "StatefulSet", Name: naming.Repository(c.Name)}, {Kind: "Service", Name: naming.Repository(c.Name)},
 		{Kind: "PersistentVolumeClaim", Name: naming.RepositoryVolume(c.Name)},
-		{Kind: "CronJob", Name: job}, {Kind: "ServiceAccount", Name: job}, {Kind: "Role", Name: job}, {Kind: "RoleBinding", Name: job},
+		{Kind: "CronJob", Name: job}, {Kind: "CronJob", Name: naming.VerifyJob(c.Name)}, {Kind: "ServiceAccount", Name: job}, {Kind: "Role", Name: job}, {Kind: "RoleBinding", Name: job},
 	}
 }

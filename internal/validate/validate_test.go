@@ -106,6 +106,13 @@ func running(c *v1.PostgresCluster) {
 	}
 }
 
+// verified has backups that are verified by that schedule.
+func verified(schedule string) func(*v1.PostgresCluster) {
+	return func(c *v1.PostgresCluster) {
+		c.Spec.Backup = &v1.BackupSpec{Verify: &v1.VerifySpec{Schedule: schedule}}
+	}
+}
+
 func annotated(key, value string) func(*v1.PostgresCluster) {
 	return func(c *v1.PostgresCluster) { c.Annotations = map[string]string{key: value} }
 }
@@ -155,6 +162,10 @@ func TestVerdicts(t *testing.T) {
 		"a parameter of ours":                        {after: cluster(with("wal_log_hints")), want: "spec.postgresql.parameters[wal_log_hints]: Invalid value: \"on\": is set by pgsteward itself; remove it"},
 		"shared buffers within the limit":            {after: cluster(buffers("256MB"), limited("1Gi"))},
 		"shared buffers without a limit":             {after: cluster(buffers("256GB"))},
+		"a verification every Sunday":                {after: cluster(verified("0 4 * * 0"))},
+		"a verification that never comes":            {after: cluster(verified("0 0 30 2 *")), want: `spec.backup.verify.schedule: Invalid value: "0 0 30 2 *": never fires`},
+		"a verification at minute 61":                {after: cluster(verified("61 * * * *")), want: `spec.backup.verify.schedule: Invalid value: "61 * * * *": end of range (61)`},
+		"no room for the name of a verification":     {after: cluster(verified("@weekly"), func(c *v1.PostgresCluster) { c.Name = strings.Repeat("x", 46) }), want: "must have at most 45 characters with spec.backup.verify"},
 		"shared buffers over the limit":              {after: cluster(buffers("2GB"), limited("1Gi")), want: `spec.resources.limits.memory: Invalid value: "1Gi": PostgreSQL would need about 20`},
 		"a limit below the shared buffers":           {before: cluster(buffers("2GB"), limited("4Gi")), after: cluster(buffers("2GB"), limited("1Gi")), want: "lower them or raise the limit"},
 		"shared buffers that stay":                   {before: cluster(buffers("2GB"), limited("1Gi")), after: cluster(buffers("2GB"), limited("1Gi"), scaled)},
