@@ -261,6 +261,9 @@ func TestBackupBadInput(t *testing.T) {
 	schedule := func(text string) func(*v1.PostgresCluster) {
 		return func(c *v1.PostgresCluster) { c.Spec.Backup.Schedule = &text }
 	}
+	verify := func(text string) func(*v1.PostgresCluster) {
+		return func(c *v1.PostgresCluster) { c.Spec.Backup.Verify = &v1.VerifySpec{Schedule: text} }
+	}
 	retention := func(text v1.Period) func(*v1.PostgresCluster) {
 		return func(c *v1.PostgresCluster) { c.Spec.Backup.Retention = text }
 	}
@@ -275,6 +278,7 @@ func TestBackupBadInput(t *testing.T) {
 		"no retention":     {retention("0d"), []string{"spec.backup.retention", "30d"}},
 		"a negative one":   {retention("-1d"), []string{"spec.backup.retention", "30d"}},
 		"for ever":         {retention("forever"), []string{"spec.backup.retention", "30d"}},
+		"no verification":  {verify("0 0 30 2 *"), []string{"spec.backup.verify.schedule", "never fires"}},
 		"a time zone":      {func(c *v1.PostgresCluster) { c.Spec.Backup.TimeZone = "Mars/Olympus" }, []string{"spec.backup.timeZone", "Europe/Berlin"}},
 		"no scheme":        {s3(func(s *v1.S3Repository) { s.Endpoint = "s3.example.com" }), []string{"endpoint", "https://"}},
 		"no TLS":           {s3(func(s *v1.S3Repository) { s.Endpoint = "http://s3.example.com" }), []string{"endpoint", "https://"}},
