@@ -21,7 +21,9 @@ func TestSavedWAL(t *testing.T) {
 	needBackrest(t)
 	c := newTestCluster(t, 2)
 	repository := withRepository(t, c)
-	c.change(func(config *agentapi.Config) { config.Parameters = map[string]string{"wal_keep_size": "0", "min_wal_size": "32MB", "max_wal_size": "32MB"} })
+	c.change(func(config *agentapi.Config) {
+		config.Parameters = map[string]string{"wal_keep_size": "0", "min_wal_size": "32MB", "max_wal_size": "32MB"}
+	})
 	first, second := startForBackups(c, "db-1"), startForBackups(c, "db-2")
 	first.awaitReady(agentapi.RolePrimary)
 	second.awaitReady(agentapi.RoleStandby)

@@ -102,15 +102,15 @@ func (v *verification) verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	source, err := v.find(ctx, repository, major)
+	found, err := v.find(ctx, repository, major)
 	if err != nil {
 		return err
 	}
-	v.result.Label, v.result.Name = source.Backup.Label, source.Backup.Name
-	v.log.Info("Restoring", "stanza", source.Stanza, "backup", source.Backup.Label, "ended", source.Backup.Stopped)
+	v.result.Label, v.result.Name = found.Backup.Label, found.Backup.Name
+	v.log.Info("Restoring", "stanza", found.Stanza, "backup", found.Backup.Label, "ended", found.Backup.Stopped)
 	v.seeder = &datadir.Seeder{Children: v.children, Programs: programs, Volume: datadir.NewVolume(v.options.Data, major, v.chown)}
 	defer v.discard()
-	err = repository.Recover(ctx, v.seeder, source, backup.Target{Immediate: true}, recovery.Server{
+	err = repository.Recover(ctx, v.seeder, found, recovery.Server{
 		Socket: filepath.Join(v.options.Run, socketFolder), Port: v.options.PostgresPort, Users: v.options.Users,
 		Parameters: apart(), Use: v.checkRelations,
 	})
@@ -172,19 +172,19 @@ func (v *verification) repository(config agentapi.Config, major int) (recovery.R
 	return recovery.Repository{Tool: tool, Configuration: configuration, Stanza: backup.Stanza(major, config.SystemIdentifier)}, err
 }
 
-// find finds the latest good backup. A repository that does not answer has some time to come back.
-func (v *verification) find(ctx context.Context, repository recovery.Repository, major int) (backup.Source, error) {
+// find finds the latest good backup, and how to get to its end. A repository that does not answer has some time to come back.
+func (v *verification) find(ctx context.Context, repository recovery.Repository, major int) (recovery.Found, error) {
 	for {
-		source, err := repository.Find(ctx, major, backup.Target{})
+		found, err := repository.Find(ctx, major, backup.Target{Immediate: true})
 		if !errors.As(err, new(recovery.UnreachableError)) || time.Since(v.result.Started) > reachPatience {
-			return source, err
+			return found, err
 		}
 		v.log.Warn("Reading the repository failed, and is tried again", "error", err)
 		timer := time.NewTimer(reachPause)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return source, errors.Join(context.Cause(ctx), err)
+			return found, errors.Join(context.Cause(ctx), err)
 		case <-timer.C:
 		}
 	}
