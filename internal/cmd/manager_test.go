@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -243,9 +244,16 @@ func TestManager(t *testing.T) {
 	t.Run("metrics tell of backups", func(t *testing.T) {
 		saved := &v1.PostgresCluster{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "saved"},
-			Spec:       v1.PostgresClusterSpec{Replicas: new(int32(1)), Version: "16", Backup: &v1.BackupSpec{Schedule: new("@daily"), Retention: "30d"}},
+			Spec: v1.PostgresClusterSpec{Replicas: new(int32(1)), Version: "16", Backup: &v1.BackupSpec{
+				Schedule: new("@daily"), Retention: "30d", Verify: &v1.VerifySpec{Schedule: "@weekly"},
+			}},
 		}
 		require.NoError(t, c.Create(t.Context(), saved))
+		eventually("the API server takes the Jobs that back it up and verify that", func(collect *assert.CollectT) {
+			for _, name := range []string{naming.BackupJob(saved.Name), naming.VerifyJob(saved.Name)} {
+				require.NoError(collect, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &batchv1.CronJob{}))
+			}
+		})
 		eventually("Prometheus hears that there is none yet", func(collect *assert.CollectT) {
 			families, err := ctrlmetrics.Registry.Gather()
 			require.NoError(collect, err)
