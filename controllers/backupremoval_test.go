@@ -87,7 +87,7 @@ func backedUp(t *testing.T) *stage {
 		require.NoError(t, s.c.Create(t.Context(), b))
 		finished := metav1.NewTime(one.Stopped)
 		b.Status = v1.PostgresBackupStatus{
-			Phase: v1.BackupCompleted, Label: one.Label, SystemIdentifier: system, FinishedAt: &finished, Location: "s3://backups/" + one.Label,
+			Phase: v1.BackupCompleted, Label: one.Label, SystemIdentifier: system, FinishedAt: &finished, Location: s.location(one.Label),
 		}
 		require.NoError(t, s.c.Status().Update(t.Context(), b))
 		s.look(one.Name)
@@ -96,6 +96,11 @@ func backedUp(t *testing.T) *stage {
 	s.agents["prod-db-1"].Answer(agentapi.PathBackupRemove, http.StatusAccepted, "")
 	s.events()
 	return s
+}
+
+// location is where that backup is.
+func (s *stage) location(label string) string {
+	return "s3://backups/" + s.namespace + "/prod-db/" + label + " at https://s3.example.com"
 }
 
 // asked are the removals that the agent was asked for.
@@ -146,7 +151,7 @@ func TestBackupRemoval(t *testing.T) {
 		require.NoError(t, s.c.Patch(t.Context(), b, client.MergeFrom(before)))
 		s.look("full")
 		assert.Nil(t, s.record("full"))
-		s.told("Normal BackupLeft The backup 2F is left in the repository (s3://backups/2F)")
+		s.told("Normal BackupLeft The backup 2F is left in the repository (" + s.location("2F") + ")")
 		assert.Empty(t, s.asked())
 	})
 	t.Run("it cannot be removed", func(t *testing.T) {
@@ -167,7 +172,18 @@ func TestBackupRemoval(t *testing.T) {
 		s.r.Reader.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
 		s.look("old")
 		assert.Nil(t, s.record("old"))
-		s.told("Warning BackupLeft The backup 1F is left in the repository (s3://backups/1F): it could not be removed for 30m0s")
+		s.told("Warning BackupLeft The backup 1F is left in the repository (" + s.location("1F") + "): it could not be removed for 30m0s")
+	})
+	t.Run("it is in another repository", func(t *testing.T) {
+		t.Parallel()
+		s := backedUp(t)
+		b := s.record("old")
+		b.Status.Location = "s3://before/" + s.namespace + "/prod-db/1F"
+		require.NoError(t, s.c.Status().Update(t.Context(), b))
+		s.remove("old")
+		assert.Nil(t, s.record("old"))
+		assert.Empty(t, s.asked())
+		s.told("Warning BackupLeft The backup 1F is left in the repository (" + b.Status.Location + "): it is not in the repository that PostgresCluster prod-db has now")
 	})
 	t.Run("its cluster goes", func(t *testing.T) {
 		t.Parallel()
@@ -176,7 +192,7 @@ func TestBackupRemoval(t *testing.T) {
 		s.delete()
 		s.look("full")
 		assert.Nil(t, s.record("full"))
-		s.told("Warning BackupLeft The backup 2F is left in the repository (s3://backups/2F): there is no PostgresCluster prod-db any more")
+		s.told("Warning BackupLeft The backup 2F is left in the repository (" + s.location("2F") + "): there is no PostgresCluster prod-db any more")
 		s.look("incremental")
 		assert.Empty(t, s.record("incremental").Finalizers, "nobody could remove it any more")
 		s.remove("incremental")

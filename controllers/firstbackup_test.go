@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/plan"
@@ -23,10 +24,15 @@ func TestFirstBackup(t *testing.T) {
 		"another is being made":       {func(b *facts.Backup) { b.Asked = []string{"other"} }, "done", ""},
 		"there is no schedule":        {func(b *facts.Backup) { b.Interval = 0 }, "done", ""},
 		"something else is done":      {func(*facts.Backup) {}, "roll", ""},
+		"the new version is observed": {func(*facts.Backup) {}, "upgrade", "db-pg16-1"},
 		"the repository is not ready": {func(b *facts.Backup) { b.Repository = facts.Know(agentapi.RepositoryReport{}) }, "done", ""},
 	} {
 		b := &facts.Backup{Interval: time.Hour, Repository: facts.Know(agentapi.RepositoryReport{Ready: true}), First: "db-pg16-1"}
 		test.change(b)
-		assert.Equal(t, test.want, firstBackup(facts.Cluster{Name: "db", Backup: b}, plan.Decision{Rule: test.rule}), what)
+		f := facts.Cluster{Name: "db", Backup: b}
+		if test.rule == "upgrade" {
+			f.Upgrade.Status = &v1.UpgradeStatus{Phase: v1.UpgradeObserve}
+		}
+		assert.Equal(t, test.want, firstBackup(f, plan.Decision{Rule: test.rule}), what)
 	}
 }

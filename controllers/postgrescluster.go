@@ -184,7 +184,10 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 		}
 	}
 	if name := firstBackup(o.Facts, *d); name != "" {
-		errs = append(errs, r.Writer.CreateBackup(ctx, c.Namespace, c.Name, name))
+		errs = append(errs, r.Writer.CreateBackup(ctx, c.Namespace, c.Name, name, v1.BackupFull))
+	}
+	if d.Backup != "" {
+		errs = append(errs, r.Writer.CreateBackup(ctx, c.Namespace, c.Name, d.Backup, "")) // as the method says
 	}
 	return renewAt, errors.Join(append(errs, r.carryOut(ctx, o, d))...)
 }
@@ -201,9 +204,11 @@ func reports(f facts.Cluster) map[string]agentapi.Status {
 }
 
 // firstBackup is the name of the backup to ask for because there is a schedule and none yet, or none that leads to where the cluster is:
-// until there is one nothing can be recovered, and the next one that is due may be far away. Empty: none is to be asked for.
+// until there is one nothing can be recovered, and the next one that is due may be far away. The new version of a major upgrade is where the cluster
+// is as soon as it has the writes. Empty: none is to be asked for.
 func firstBackup(f facts.Cluster, d plan.Decision) string {
-	if f.Backup == nil || f.Backup.Interval == 0 || len(f.Backup.Asked) > 0 || d.Rule != "done" {
+	observes := f.Upgrade.Status != nil && f.Upgrade.Status.Phase == v1.UpgradeObserve
+	if f.Backup == nil || f.Backup.Interval == 0 || len(f.Backup.Asked) > 0 || d.Rule != "done" && !observes {
 		return ""
 	}
 	if report, known := f.Backup.Repository.Get(); !known || !report.Ready {
@@ -256,7 +261,7 @@ func (r *PostgresCluster) act(ctx context.Context, o observe.Observation, action
 	case plan.ReplaceVolume: // unless it was bound meanwhile
 		return r.Writer.DeleteUnchanged(ctx, o.Objects.Get("PersistentVolumeClaim", naming.DataVolume(a.Instance)))
 	case plan.MakeFinalBackup:
-		return r.Writer.CreateBackup(ctx, o.Facts.Namespace, o.Facts.Name, a.Name)
+		return r.Writer.CreateBackup(ctx, o.Facts.Namespace, o.Facts.Name, a.Name, v1.BackupFull)
 	case plan.RemoveInstances:
 		return r.deleteAll(ctx, o, func(kind, name string) bool { // the repository host takes their last WAL
 			return kind == "StatefulSet" && name != naming.Repository(o.Facts.Name)

@@ -101,13 +101,13 @@ func (w *Writer) CancelBackup(ctx context.Context, agent *agentapi.Client, host,
 	return nil
 }
 
-// CreateBackup asks for a backup of the cluster, unless there is a PostgresBackup of that name.
-func (w *Writer) CreateBackup(ctx context.Context, namespace, cluster, name string) error {
+// CreateBackup asks for a backup of the cluster, unless there is a PostgresBackup of that name. An empty kind is what is due.
+func (w *Writer) CreateBackup(ctx context.Context, namespace, cluster, name string, kind v1.BackupType) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	err := w.Client.Create(ctx, &v1.PostgresBackup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: naming.ClusterLabels(cluster)},
-		Spec:       v1.PostgresBackupSpec{Cluster: cluster, Type: v1.BackupFull},
+		Spec:       v1.PostgresBackupSpec{Cluster: cluster, Type: kind},
 	})
 	if apierrors.IsAlreadyExists(err) {
 		return nil

@@ -29,6 +29,8 @@ type Backup struct {
 	Expired []BackupRecord
 	// First is the name of the PostgresBackup to be made at once, since without it the newest cannot be recovered; empty: none is, it was, or it is not known.
 	First string
+	// BeforeUpgrade is the backup that a major upgrade waits for before it begins; nil: it waits for none.
+	BeforeUpgrade *WantedBackup
 	// Verification is what is known of the verification of backups; nil: none is wanted.
 	Verification *Verification
 }
@@ -44,8 +46,8 @@ type Verification struct {
 	Last *agentapi.Verification
 }
 
-// FinalBackup is the backup that is wanted of a cluster before it is deleted.
-type FinalBackup struct {
+// WantedBackup is a backup that something waits for: a deletion, or a major upgrade.
+type WantedBackup struct {
 	// Name is that of its PostgresBackup. Asked says that it exists; Phase and Message are its status.
 	Name    string
 	Asked   bool

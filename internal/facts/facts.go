@@ -100,7 +100,7 @@ type Cluster struct {
 	// Backup is what is known of backups; nil: the spec wants none.
 	Backup *Backup
 	// FinalBackup is the backup to make before the cluster goes; nil: none is wanted, or it is not being deleted.
-	FinalBackup *FinalBackup
+	FinalBackup *WantedBackup
 	// BackupRecords are the PostgresBackups that go with a cluster that is being deleted.
 	BackupRecords []BackupRecord
 	// RepositoryVolume is the volume of the backups; nil: there is none.

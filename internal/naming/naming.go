@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Labels and annotations.
@@ -100,6 +101,8 @@ const (
 	AnnotationUpgradeSwitchover = "pgsteward.io/upgrade-switchover"
 	// AnnotationUpgradeRetry on a PostgresCluster: each new value makes an upgrade that has failed begin again.
 	AnnotationUpgradeRetry = "pgsteward.io/upgrade-retry"
+	// AnnotationSkipUpgradeBackup, "true" on a PostgresCluster, has a major upgrade begin without a backup before it.
+	AnnotationSkipUpgradeBackup = "pgsteward.io/skip-upgrade-backup"
 	// AnnotationUpgradePreflight on a PostgresCluster has a major, such as "17": what an upgrade to it would not carry is looked for, and
 	// told in the status, without upgrading.
 	AnnotationUpgradePreflight = "pgsteward.io/upgrade-preflight"
@@ -381,6 +384,11 @@ func FirstBackup(cluster, stanza, mark, elsewhere string) string {
 
 // FinalBackup is the name of the PostgresBackup that is made before the cluster of that UID is deleted.
 func FinalBackup(cluster, uid string) string { return cluster + "-final-" + uid[:min(len(uid), 8)] }
+
+// UpgradeBackup is the name of the PostgresBackup that is made before a major upgrade to that version, which began at that time.
+func UpgradeBackup(cluster, to string, began time.Time) string {
+	return fmt.Sprintf("%s-before-%s-%x", cluster, to, began.Unix())
+}
 
 // ClusterLabels are on every object of the cluster.
 func ClusterLabels(cluster string) map[string]string {

@@ -113,12 +113,12 @@ func due(text, zone string, now time.Time) (interval time.Duration, next time.Ti
 }
 
 // finalBackup is what is known of the backup to make before the cluster goes; nil: none is wanted. Without data there is nothing to save.
-func (r *Reader) finalBackup(ctx context.Context, c *v1.PostgresCluster, f *facts.Cluster) (*facts.FinalBackup, error) {
+func (r *Reader) finalBackup(ctx context.Context, c *v1.PostgresCluster, f *facts.Cluster) (*facts.WantedBackup, error) {
 	if !f.Deleting || !c.Spec.Deletion.FinalBackup || c.Spec.Backup == nil || f.SystemIdentifier == "" ||
 		c.Annotations[naming.AnnotationSkipFinalBackup] == "true" {
 		return nil, nil //nolint:nilnil // there is nothing to know
 	}
-	final := &facts.FinalBackup{Name: naming.FinalBackup(c.Name, string(c.UID))}
+	final := &facts.WantedBackup{Name: naming.FinalBackup(c.Name, string(c.UID))}
 	b, err := r.Backup(ctx, types.NamespacedName{Namespace: c.Namespace, Name: final.Name})
 	if apierrors.IsNotFound(err) {
 		return final, nil
@@ -199,9 +199,10 @@ func (r *Reader) asked(ctx context.Context, c *v1.PostgresCluster, b *facts.Back
 	}
 	report, _ := b.Repository.Get()
 	first, due := firstBackup(c.Name, report, all, wanted)
-	if due {
+	if due && !slices.ContainsFunc(all, func(one v1.PostgresBackup) bool { return one.Name == first }) {
 		b.First = first
 	}
+	b.BeforeUpgrade = beforeUpgrade(c, all)
 	var last time.Time
 	for i := range all {
 		one := &all[i]
@@ -211,7 +212,9 @@ func (r *Reader) asked(ctx context.Context, c *v1.PostgresCluster, b *facts.Back
 			b.Asked = append(b.Asked, one.Name)
 			continue
 		}
-		if one.Name == first {
+		if one.Name == first && due && failedLongAgo(one, r.Now()) { // so that it is asked for again
+			b.Expired = append(b.Expired, facts.BackupRecord{Name: one.Name, UID: string(one.UID)})
+		} else if one.Name == first {
 			// it stays as long as its stanza, and its timeline if it has one, are the cluster's: it says that there was a first one
 		} else if expired(one, report, wanted, r.Now()) {
 			b.Expired = append(b.Expired, facts.BackupRecord{Name: one.Name, UID: string(one.UID)})
@@ -228,8 +231,23 @@ func (r *Reader) asked(ctx context.Context, c *v1.PostgresCluster, b *facts.Back
 	return nil
 }
 
-// firstBackup is the name of the PostgresBackup that is made as soon as the newest cannot be recovered from what the repository has, and whether it
-// is to be made now.
+// beforeUpgrade is the backup that a major upgrade waits for before it begins; nil: none does, or somebody has said that it shall not.
+func beforeUpgrade(c *v1.PostgresCluster, all []v1.PostgresBackup) *facts.WantedBackup {
+	u := c.Status.Upgrade
+	if u == nil || u.Phase != v1.UpgradePreflight || u.StartedAt == nil || c.Annotations[naming.AnnotationSkipUpgradeBackup] == "true" {
+		return nil
+	}
+	wanted := &facts.WantedBackup{Name: naming.UpgradeBackup(c.Name, u.To, u.StartedAt.Time)}
+	for i := range all {
+		if one := &all[i]; one.Name == wanted.Name {
+			wanted.Asked, wanted.Phase, wanted.Message = true, one.Status.Phase, one.Status.Message
+		}
+	}
+	return wanted
+}
+
+// firstBackup is the name of the PostgresBackup that is made as soon as the newest cannot be recovered from what the repository has, and whether that
+// is so now.
 func firstBackup(cluster string, report agentapi.RepositoryReport, all []v1.PostgresBackup, wanted Wanted) (name string, due bool) {
 	mark, due := report.Due()
 	name = naming.FirstBackup(cluster, report.Stanza, mark, "")
@@ -239,7 +257,15 @@ func firstBackup(cluster string, report agentapi.RepositoryReport, all []v1.Post
 	if i := taken(name); i >= 0 && wanted.isElsewhere(&all[i]) {
 		name = naming.FirstBackup(cluster, report.Stanza, mark, wanted.Repository)
 	}
-	return name, due && taken(name) < 0
+	return name, due
+}
+
+// anewAfter is when a first backup that failed is asked for again.
+const anewAfter = time.Hour
+
+// failedLongAgo says whether the PostgresBackup failed so long ago that it may be tried again.
+func failedLongAgo(one *v1.PostgresBackup, now time.Time) bool {
+	return one.Status.Phase == v1.BackupFailed && one.Status.FinishedAt != nil && now.Sub(one.Status.FinishedAt.Time) > anewAfter && one.DeletionTimestamp.IsZero()
 }
 
 // expired says whether the PostgresBackup tells of nothing any more: its backup was removed from the repository, as it is known since

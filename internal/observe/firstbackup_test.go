@@ -1,8 +1,10 @@
 package observe
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +12,8 @@ import (
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/backup"
+	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
 // TestFirstBackup: one is due when there is none, and again, under a name of its own, when the newest cannot be recovered from those that there
@@ -45,9 +49,39 @@ func TestFirstBackup(t *testing.T) {
 		"nothing is known":                     {agentapi.RepositoryReport{Stanza: "pg16-1"}, nil, ""},
 	} {
 		name, due := firstBackup("db", test.report, test.all, wanted)
-		if !due {
+		if !due || slices.ContainsFunc(test.all, func(one v1.PostgresBackup) bool { return one.Name == name }) {
 			name = ""
 		}
 		assert.Equal(t, test.want, name, what)
 	}
+}
+
+// TestFailedLongAgo: a first backup that failed is tried again, after a while.
+func TestFailedLongAgo(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	ended := func(phase v1.BackupPhase, ago time.Duration) *v1.PostgresBackup {
+		return &v1.PostgresBackup{Status: v1.PostgresBackupStatus{Phase: phase, FinishedAt: &metav1.Time{Time: now.Add(-ago)}}}
+	}
+	assert.True(t, failedLongAgo(ended(v1.BackupFailed, anewAfter+time.Second), now))
+	assert.False(t, failedLongAgo(ended(v1.BackupFailed, anewAfter-time.Second), now))
+	assert.False(t, failedLongAgo(ended(v1.BackupCompleted, 2*anewAfter), now))
+	assert.False(t, failedLongAgo(&v1.PostgresBackup{}, now))
+}
+
+// TestBeforeUpgrade: one backup for each upgrade, and only while that waits.
+func TestBeforeUpgrade(t *testing.T) {
+	t.Parallel()
+	began := metav1.Unix(0x10, 0)
+	c := &v1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
+	assert.Nil(t, beforeUpgrade(c, nil), "there is no upgrade")
+	c.Status.Upgrade = &v1.UpgradeStatus{To: "17", Phase: v1.UpgradePreflight, StartedAt: &began}
+	assert.Equal(t, &facts.WantedBackup{Name: "db-before-17-10"}, beforeUpgrade(c, nil))
+	made := v1.PostgresBackup{ObjectMeta: metav1.ObjectMeta{Name: "db-before-17-10"}, Status: v1.PostgresBackupStatus{Phase: v1.BackupFailed, Message: "no space"}}
+	assert.Equal(t, &facts.WantedBackup{Name: "db-before-17-10", Asked: true, Phase: v1.BackupFailed, Message: "no space"},
+		beforeUpgrade(c, []v1.PostgresBackup{{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, made}))
+	c.Annotations = map[string]string{naming.AnnotationSkipUpgradeBackup: "true"}
+	assert.Nil(t, beforeUpgrade(c, nil))
+	c.Annotations, c.Status.Upgrade.Phase = nil, v1.UpgradeCatchUp
+	assert.Nil(t, beforeUpgrade(c, nil), "it has begun")
 }

@@ -16,8 +16,8 @@ import (
 // TestDecideFinalBackup: nothing of a cluster goes before its last backup is there, and whoever waits is told why, and how to do without.
 func TestDecideFinalBackup(t *testing.T) {
 	t.Parallel()
-	backup := func(phase v1.BackupPhase, message string) facts.FinalBackup {
-		return facts.FinalBackup{Name: "prod-db-final-1", Asked: true, Phase: phase, Message: message}
+	backup := func(phase v1.BackupPhase, message string) facts.WantedBackup {
+		return facts.WantedBackup{Name: "prod-db-final-1", Asked: true, Phase: phase, Message: message}
 	}
 	without := naming.AnnotationSkipFinalBackup + "=true"
 	for what, test := range map[string]struct {
@@ -27,7 +27,7 @@ func TestDecideFinalBackup(t *testing.T) {
 		words   []string
 	}{
 		"it is asked for first": {
-			healthyThree().Deleting().FinalBackup(facts.FinalBackup{Name: "prod-db-final-1"}),
+			healthyThree().Deleting().FinalBackup(facts.WantedBackup{Name: "prod-db-final-1"}),
 			plan.MakeFinalBackup{Name: "prod-db-final-1"}, v1.ReasonFinalBackup, []string{"spec.deletion.finalBackup"},
 		},
 		"it begins": {
@@ -51,7 +51,7 @@ func TestDecideFinalBackup(t *testing.T) {
 			healthyThree().Deleting().Forced().FinalBackup(backup(v1.BackupFailed, "")), plan.Release{}, v1.ReasonDeleting, nil,
 		},
 		"the instances are going": {
-			cluster().HasSystem().Deleting().With(given.Member(1).Primary().Deleting()).FinalBackup(facts.FinalBackup{Name: "prod-db-final-1"}),
+			cluster().HasSystem().Deleting().With(given.Member(1).Primary().Deleting()).FinalBackup(facts.WantedBackup{Name: "prod-db-final-1"}),
 			plan.None{}, v1.ReasonDeleting, nil,
 		},
 	} {

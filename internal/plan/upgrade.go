@@ -34,7 +34,7 @@ func upgradeWaits(f *facts.Cluster) (Decision, bool) {
 // upon: a decision that does nothing for an upgrade does not take its next step either, but for that one begins.
 func noteUpgrade(f *facts.Cluster, d *Decision) {
 	step := upgrade.Next(f)
-	d.Upgrade, d.Preflight = step.Config, step.Preflight
+	d.Upgrade, d.Preflight, d.Backup = step.Config, step.Preflight, step.Backup
 	d.UpgradeStatus = f.Upgrade.Status
 	if d.Rule == "upgrade" || !step.Applies {
 		d.UpgradeStatus = step.Status

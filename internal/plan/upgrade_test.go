@@ -13,6 +13,7 @@ import (
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/facts"
+	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/plan"
 	"github.com/pgsteward/pgsteward/internal/testing/given"
 )
@@ -130,6 +131,40 @@ func TestSurge(t *testing.T) {
 				require.NotNil(t, d.Preflight)
 				assert.Contains(t, d.Preflight.Message, test.says)
 			}
+		})
+	}
+}
+
+// TestBackupBefore: a cluster that is backed up is backed up once more before its upgrade begins, and the upgrade waits for that, unless somebody has
+// said that it shall not (then nothing is wanted).
+func TestBackupBefore(t *testing.T) {
+	t.Parallel()
+	const name = "prod-db-before-17-1"
+	for what, test := range map[string]struct {
+		wanted  *facts.WantedBackup
+		asks    string
+		begins  bool
+		says    string
+		problem bool
+	}{
+		"it is asked for":     {&facts.WantedBackup{Name: name}, name, false, "a backup is made first, PostgresBackup " + name, false},
+		"it waits itself":     {&facts.WantedBackup{Name: name, Asked: true, Message: "the repository is being prepared"}, "", false, "is under way: the repository is being prepared", false},
+		"it is under way":     {&facts.WantedBackup{Name: name, Asked: true, Phase: v1.BackupRunning}, "", false, "is under way. To upgrade without it, set the annotation " + naming.AnnotationSkipUpgradeBackup, false},
+		"it failed":           {&facts.WantedBackup{Name: name, Asked: true, Phase: v1.BackupFailed, Message: "no space"}, "", false, "failed: no space. To try again, delete that PostgresBackup", true},
+		"it is there":         {&facts.WantedBackup{Name: name, Asked: true, Phase: v1.BackupCompleted}, "", true, "", false},
+		"there shall be none": {nil, "", true, "", false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			f := upgrading(v1.UpgradeStatus{Phase: v1.UpgradePreflight}, given.Member(3).Standby().Ready().Runs("16")).Facts()
+			f.Instances[0] = given.Cluster("prod-db").With(given.Member(1).Primary().Ready().Runs("16").Upgrades(agentapi.UpgradeStatus{Preflight: &agentapi.Preflight{To: "17"}})).Facts().Instances[0]
+			f.Backup = &facts.Backup{BeforeUpgrade: test.wanted}
+			d := plan.Decide(f)
+			assert.Equal(t, test.asks, d.Backup)
+			assert.Equal(t, test.begins, d.UpgradeStatus.Phase == v1.UpgradePrepareSource, d.Message)
+			require.NotNil(t, d.Preflight)
+			assert.Contains(t, d.Preflight.Message, test.says)
+			assert.Equal(t, test.problem, len(d.Refused) > 0)
 		})
 	}
 }

@@ -57,6 +57,9 @@ func (p *pass) preflight() {
 		p.step.Recheck = min(rest, u.RetryAt.Sub(f.Now))
 		return
 	}
+	if !p.backedUp() {
+		return
+	}
 	if f.Replicas < 2 {
 		u.Surge = true
 		p.step.Message = fmt.Sprintf("Upgrading from %s to %s: a second instance is added, and removed when the upgrade is over", u.From, u.To)
@@ -64,6 +67,31 @@ func (p *pass) preflight() {
 		return
 	}
 	p.choose()
+}
+
+// backedUp says whether there is a backup from before the upgrade, if the cluster is backed up: after the time in which one can go back, what it was
+// before is in backups only, and the newest of them may be as old as the schedule says.
+func (p *pass) backedUp() bool {
+	u, b := p.u, p.f.Backup
+	if b == nil || b.BeforeUpgrade == nil || b.BeforeUpgrade.Phase == v1.BackupCompleted {
+		return true
+	}
+	wanted := b.BeforeUpgrade
+	without := fmt.Sprintf("To upgrade without it, set the annotation %s=true", naming.AnnotationSkipUpgradeBackup)
+	switch {
+	case !wanted.Asked:
+		p.step.Backup, p.step.Recheck = wanted.Name, soon
+		p.wait(v1.ReasonUpgradeWaits, "a backup is made first, PostgresBackup "+wanted.Name)
+	case wanted.Phase == v1.BackupFailed:
+		why := fmt.Sprintf("the backup before it, PostgresBackup %s, failed: %s. To try again, delete that PostgresBackup. %s", wanted.Name, wanted.Message, without)
+		p.wait(v1.ReasonUpgradeBlocked, why)
+		p.step.Problem = &facts.Problem{Reason: v1.ReasonUpgradeBlocked, Message: fmt.Sprintf("the upgrade from %s to %s waits: %s", u.From, u.To, why)}
+	case wanted.Message != "":
+		p.wait(v1.ReasonUpgradeWaits, fmt.Sprintf("the backup before it, PostgresBackup %s, is under way: %s. %s", wanted.Name, wanted.Message, without))
+	default:
+		p.wait(v1.ReasonUpgradeWaits, fmt.Sprintf("the backup before it, PostgresBackup %s, is under way. %s", wanted.Name, without))
+	}
+	return false
 }
 
 // choose takes the standby with the highest number as the seed.

@@ -52,6 +52,8 @@ type Step struct {
 	Carry    string
 	// Restart is an instance whose Pod is to be made anew, with another major.
 	Restart string
+	// Backup is the name of the PostgresBackup to ask for, which the upgrade waits for.
+	Backup string
 	// Switch is what the live primary's agent is to be asked for.
 	Switch *agentapi.UpgradeSwitchoverRequest
 	// Reason and Message are for people, Problem what somebody should mend, Preflight the condition.

@@ -52,7 +52,7 @@ func (b *ClusterBuilder) Since(d time.Duration) *ClusterBuilder {
 func (b *ClusterBuilder) Forced() *ClusterBuilder { b.f.ForceDelete = true; return b }
 
 // FinalBackup is the backup that is wanted before a cluster that is being deleted goes.
-func (b *ClusterBuilder) FinalBackup(final facts.FinalBackup) *ClusterBuilder {
+func (b *ClusterBuilder) FinalBackup(final facts.WantedBackup) *ClusterBuilder {
 	b.f.FinalBackup = &final
 	return b
 }
