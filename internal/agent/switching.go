@@ -15,7 +15,6 @@ import (
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/election"
-	"github.com/pgsteward/pgsteward/internal/postgres"
 )
 
 const (
@@ -214,8 +213,8 @@ func (a *Agent) runSwitch(ctx context.Context, place *generation.Place, request 
 	}
 	marker := &generation.Marker{ID: request.ID}
 	move := &generation.Switch{
-		NotBefore: a.announce(preparing, request),
-		Log:       a.log, ID: request.ID, Target: request.Target, Reverse: request.Reverse,
+		Announce: func(ctx context.Context) time.Time { return a.announce(ctx, request) },
+		Log:      a.log, ID: request.ID, Target: request.Target, Reverse: request.Reverse,
 		MaxPause: time.Duration(request.MaxPauseMillis) * time.Millisecond,
 		Local:    place.Local,
 		Remote: func(ctx context.Context, database string) (*pgx.Conn, error) {
@@ -235,9 +234,9 @@ func (a *Agent) runSwitch(ctx context.Context, place *generation.Place, request 
 			return place.MarkOrigin(marker, request.Reverse, reverse)
 		},
 		Unmark: func() error { return generation.UnmarkOrigin(place.New) },
-		HandOver: func(ctx context.Context, position postgres.Position) error {
+		HandOver: func(ctx context.Context) error {
 			a.switching.set(func(s *switching) { s.giving = true })
-			next := lease.Generation{Version: request.To, SystemIdentifier: system, Members: members, Position: position}
+			next := lease.Generation{Version: request.To, SystemIdentifier: system, Members: members}
 			return handOverTo(ctx, a.leaseKeeper(), request.Target, next)
 		},
 	}

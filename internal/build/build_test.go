@@ -252,6 +252,10 @@ func TestDisruptionBudget(t *testing.T) {
 	`, find(t, in, "PodDisruptionBudget", "prod-db").Object["spec"])
 	assert.NotContains(t, build.Unwanted(in), budget)
 
+	in.Cluster.Status.Upgrade = &v1.UpgradeStatus{Surge: true}
+	assert.Contains(t, build.Unwanted(in), budget, "the second instance is there for an upgrade only, and may never run")
+	in.Cluster.Status.Upgrade = nil
+
 	in.Members = members("prod-db", 1)
 	for _, object := range build.Objects(in) {
 		assert.NotEqual(t, "PodDisruptionBudget", asUnstructured(t, object).GetKind(), "it would block a drain for ever")

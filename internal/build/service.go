@@ -52,10 +52,10 @@ func servicePort(name string, port int32) *coreac.ServicePortApplyConfiguration 
 
 // disruptionBudget lets a drain take one instance at a time; the primary hands over when it is evicted. One that is not ready may be
 // evicted in any case, since a copy that takes hours must not block its node for hours. A single instance has no budget, since it
-// would block the drain for ever.
+// would block the drain for ever; nor has it one while a major upgrade adds a second, which may never come to run.
 func disruptionBudget(in Input) Object {
 	c := in.Cluster
-	if len(in.Members) < 2 {
+	if len(in.Members) < 2 || c.Status.Upgrade != nil && c.Status.Upgrade.Surge {
 		return nil
 	}
 	return policyac.PodDisruptionBudget(naming.DisruptionBudget(c.Name), c.Namespace).

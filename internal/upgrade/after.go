@@ -50,10 +50,11 @@ func (p *pass) switched() {
 }
 
 // bringOver has the standbys follow the new version that were left to the old one: it has the writes now, and they are what can take over
-// from its primary. One at a time, and only while nothing else of the new version is amiss. It says whether there is something to do.
+// from its primary. One at a time, and while one of the new version is amiss only if the new version has no other that could take over. It says
+// whether there is something to do.
 func (p *pass) bringOver() bool {
 	f, u := p.f, p.u
-	next := ""
+	next, amiss, guarded := "", false, false
 	for _, i := range f.Instances {
 		switch {
 		case i.Name == f.Holder || i.Name == u.Origin || i.Deleting:
@@ -62,10 +63,12 @@ func (p *pass) bringOver() bool {
 		case f.Runs(i) == u.From && p.remake(i, v1.UpgradeObserve):
 			return true
 		case f.CannotTakeOver(i) != "":
-			return false
+			amiss = true
+		default:
+			guarded = true
 		}
 	}
-	if next == "" {
+	if next == "" || amiss && guarded {
 		return false
 	}
 	u.Rolled = append(u.Rolled, next)
@@ -240,7 +243,7 @@ func (p *pass) revert() {
 func (p *pass) finish(phase v1.UpgradePhase, format string, args ...any) {
 	u := p.u
 	u.Message = fmt.Sprintf(format, args...)
-	u.Phase, u.CompletedAt, u.Surge = phase, at(p.f.Now), false
+	u.Phase, u.CompletedAt, u.Surge, u.Refusals = phase, at(p.f.Now), false, 0
 	u.Progress, u.ProgressAt, u.AskedAt, u.RetryAt, u.LagBytes, u.RollbackUntil = "", nil, nil, nil, nil, nil
 	p.step.Applies, p.step.Waits, p.step.Reason = true, false, v1.ReasonUpgrading
 	p.step.Message = "Upgrading: " + u.Message

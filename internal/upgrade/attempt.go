@@ -175,10 +175,16 @@ func (p *pass) giveBack() bool {
 			continue
 		}
 		standby = true
-		if f.Runs(i) == u.To && p.remake(i, v1.UpgradeAwaitSwitchover) { // it was given back a moment ago
-			p.tellRefusals()
-			return true
+		if u.Progress == late+i.Name || f.Runs(i) != u.To || !p.remake(i, v1.UpgradeAwaitSwitchover) {
+			continue
 		}
+		// it was given back a moment ago
+		if lasted, _ := p.progress(rolling + i.Name); lasted {
+			u.Progress, p.step.Restart = late+i.Name, ""
+			continue
+		}
+		p.tellRefusals()
+		return true
 	}
 	if standby || u.Refusals < refusalsTold && (!f.Upgrade.Manual || f.Upgrade.Approved) {
 		return false

@@ -86,7 +86,7 @@ func TestSurge(t *testing.T) {
 				w.spec = "15"
 			}
 		}},
-		"fails": {end: v1.UpgradeFailed, live: "15", meddle: func(w *world) {
+		"fails, and is not wanted any more": {end: v1.UpgradeRolledBack, live: "15", meddle: func(w *world) {
 			if len(w.servers) > 1 && w.servers[1].stage == agentapi.SeedConverting {
 				w.servers[1].stage = agentapi.SeedFailed
 			}
@@ -348,6 +348,20 @@ func TestRefusedAgain(t *testing.T) {
 			assert.Equal(t, "17", pods[len(pods)-1])
 		})
 	}
+}
+
+// TestNotGivenBack: the standby that the live version is to get back gets no Pod; the switchover is not tried without end all the same.
+func TestNotGivenBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1, 3)
+	w.spec, w.refuses = "17", 4
+	run(t, w, 5000, func(int) {
+		if w.status != nil && w.status.Refusals >= 3 && w.live == "15" {
+			w.servers[1].pod, w.servers[1].template = "17", "17"
+		}
+	})
+	assert.Equal(t, v1.UpgradeDone, w.status.Phase, "%s", w)
+	assert.Zero(t, w.status.Refusals, "what was refused is told no more")
 }
 
 // TestApprovalWithdrawn: if the approval is taken back, the live version gets its last standby back, and gives it again when it is approved.

@@ -102,6 +102,9 @@ func (p *pass) wanted(instance string) string {
 func (p *pass) idle() {
 	f, u := p.f, p.u
 	p.findingsOnDemand()
+	if f.Live == f.Version && u != nil && u.Phase == v1.UpgradeFailed && u.From == f.Live { // nobody wants it any more
+		u.Phase, u.Message = v1.UpgradeRolledBack, fmt.Sprintf("the upgrade from %s to %s failed, and was called off", u.From, u.To)
+	}
 	if f.Live == f.Version || f.SystemIdentifier == "" {
 		return
 	}

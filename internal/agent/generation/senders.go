@@ -19,9 +19,10 @@ const (
 	sendersGrace = 300 * time.Millisecond
 )
 
-// behindSenders are the WAL senders whose other side has not confirmed the position $1. A base backup is none: a server that stops ends it. Where
-// nothing is said of the disk what was received counts, as it does for a sender that wants to end.
-const behindSenders = `FROM pg_stat_replication r WHERE state IN ('catchup', 'streaming') AND coalesce(flush_lsn, write_lsn, '0/0') < $1::pg_lsn
+// behindSenders are the WAL senders whose other side has not confirmed to have received the position $1. A base backup is none: a server that stops
+// ends it. That it is on disk there is not asked for: who copies data syncs WAL only when a file of it is complete, or when a sender that wants
+// to end asks for it.
+const behindSenders = `FROM pg_stat_replication r WHERE state IN ('catchup', 'streaming') AND coalesce(write_lsn, '0/0') < $1::pg_lsn
 	AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND starts_with(s.slot_name, $2))`
 
 // sendersFollow refuses the switch if somebody who receives WAL from here does not confirm what there is: a server that stops waits for each of

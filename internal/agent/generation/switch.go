@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgsteward/pgsteward/internal/naming"
-	"github.com/pgsteward/pgsteward/internal/postgres"
 )
 
 const (
@@ -30,8 +29,8 @@ type Switch struct {
 	ID, Target string
 	// Reverse keeps the way back: slots are made on the target.
 	Reverse bool
-	// NotBefore is when writes may be paused.
-	NotBefore time.Time
+	// Announce tells the target that the writes come, when nothing but the pause is left to do, and says when writes may be paused.
+	Announce func(ctx context.Context) time.Time
 	// MaxPause is how long writes may pause before nothing has been given away.
 	MaxPause time.Duration
 	// Local and Remote open connections of superusers here and on the target.
@@ -40,10 +39,9 @@ type Switch struct {
 	Confirm func(ctx context.Context) error
 	// Close keeps clients out, or lets them in again, and returns when that is in force.
 	Close func(ctx context.Context, closed bool) error
-	// Stop stops PostgreSQL here; it stays stopped until Run returns. HandOver makes the target the holder of the Lease, which has come to that
-	// position.
+	// Stop stops PostgreSQL here; it stays stopped until Run returns. HandOver makes the target the holder of the Lease.
 	Stop     func(ctx context.Context) error
-	HandOver func(ctx context.Context, position postgres.Position) error
+	HandOver func(ctx context.Context) error
 	// NextXID is the next transaction, as the server that is stopped here has noted it.
 	NextXID func() (uint64, error)
 	// Mark writes to the volume that this server is the origin, with the slots that the target has for it; Unmark that it is not.
@@ -53,8 +51,6 @@ type Switch struct {
 	pairs []*pair
 	// last is the transaction of which everything before it has arrived.
 	last uint64
-	// position is how far the target had written when all that is to be there was.
-	position postgres.Position
 	// began is when writes were paused, and steps are what was done since, each with when it was.
 	began time.Time
 	steps []any
@@ -79,7 +75,7 @@ func (s *Switch) Run(ctx context.Context) (pause time.Duration, err error) {
 	if err := s.prepare(ctx); err != nil {
 		return 0, err
 	}
-	if err := wait(ctx, time.Until(s.NotBefore)); err != nil {
+	if err := wait(ctx, time.Until(s.Announce(ctx))); err != nil {
 		return 0, err
 	}
 	if err := s.confirm(ctx); err != nil {
@@ -133,9 +129,6 @@ func (s *Switch) move(ctx context.Context) error {
 		return err
 	}
 	s.did("moved")
-	if err := s.locate(ctx); err != nil {
-		return err
-	}
 	left, err := s.clients(ctx)
 	if err == nil && left > 0 {
 		err = fmt.Errorf("%d clients came in between", left)
@@ -189,21 +182,6 @@ func (s *Switch) moveDatabase(ctx context.Context, p *pair) error {
 	return nil
 }
 
-// locate asks the target how far it has written: a standby of its that has less does not have all that was moved, and must not take over from
-// it before it has written the Lease itself.
-func (s *Switch) locate(ctx context.Context) error {
-	var lsn string
-	err := s.pairs[0].to.QueryRow(ctx, `SELECT ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int, pg_current_wal_flush_lsn()::text`).
-		Scan(&s.position.Timeline, &lsn)
-	if err == nil {
-		s.position.LSN, err = postgres.ParseLSN(lsn)
-	}
-	if err != nil {
-		return fmt.Errorf("asking %s how far it has come: %w", s.Target, err)
-	}
-	return nil
-}
-
 // give stops PostgreSQL here and gives the Lease to the target.
 func (s *Switch) give(ctx context.Context) error {
 	if err := s.Stop(ctx); err != nil {
@@ -222,7 +200,7 @@ func (s *Switch) give(ctx context.Context) error {
 	if err := s.Mark(reverse); err != nil {
 		return err
 	}
-	err := s.HandOver(ctx, s.position)
+	err := s.HandOver(ctx)
 	if err != nil && !errors.Is(err, ErrUnknown) {
 		err = errors.Join(err, s.Unmark())
 	}

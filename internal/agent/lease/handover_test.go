@@ -95,7 +95,7 @@ func TestKeeper_Confirm(t *testing.T) {
 	require.ErrorIs(t, f.Confirm(t.Context()), errNotRenewed)
 }
 
-// TestKeeper_HandOverTo: the Lease says of the next generation what its members need to take over from one another at once, and nothing of the last.
+// TestKeeper_HandOverTo: the Lease says who the next generation is, and nothing of the last; nor how far its primary has come, which it says itself.
 func TestKeeper_HandOverTo(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
@@ -105,10 +105,10 @@ func TestKeeper_HandOverTo(t *testing.T) {
 		TimelineStart: 800, Sync: &Sync{Set: "ANY 1 (db-2)", Mode: "Required"},
 	})
 	require.NoError(t, f.attempt(t.Context()))
-	next := Generation{Version: "17", SystemIdentifier: "42", Members: []string{"db-3", "db-4"}, Position: postgres.Position{Timeline: 1, LSN: 500}}
+	next := Generation{Version: "17", SystemIdentifier: "42", Members: []string{"db-3", "db-4"}}
 	require.NoError(t, f.HandOverTo(t.Context(), "db-3", next))
 	got := recordOf(&f.store.lease)
 	assert.Equal(t, Record{
-		Holder: "db-3", SystemIdentifier: "42", LiveVersion: "17", Members: next.Members, Position: next.Position, Version: got.Version,
+		Holder: "db-3", SystemIdentifier: "42", LiveVersion: "17", Members: next.Members, Version: got.Version,
 	}, got)
 }

@@ -76,14 +76,14 @@ type Publication struct {
 type Generation struct {
 	Version, SystemIdentifier string
 	Members                   []string
-	// Position is how far the next holder has come. Without one no other could take over from it before it has written the Lease itself.
-	Position postgres.Position
 }
 
-// putIn writes what the next holder needs, and removes what was about the last generation.
+// putIn writes what the next holder needs, and removes what was about the last generation. It says nothing of how far the next holder has come: then
+// nobody takes over from it before it has written that itself, together with who is synchronous. A standby that may lack as much as an
+// asynchronous one may, and knows of no synchronous set, would lose what was acknowledged.
 func (g Generation) putIn(annotations map[string]string) {
 	for _, name := range []string{
-		naming.AnnotationTimelineStart, naming.AnnotationTimeline, naming.AnnotationSync, naming.AnnotationSyncMode,
+		naming.AnnotationPosition, naming.AnnotationTimelineStart, naming.AnnotationTimeline, naming.AnnotationSync, naming.AnnotationSyncMode,
 		naming.AnnotationEnd,
 	} {
 		delete(annotations, name)
@@ -91,7 +91,6 @@ func (g Generation) putIn(annotations map[string]string) {
 	annotations[naming.AnnotationVersion] = g.Version
 	annotations[naming.AnnotationSystemIdentifier] = g.SystemIdentifier
 	annotations[naming.AnnotationMembers] = strings.Join(g.Members, ",")
-	annotations[naming.AnnotationPosition] = formatPosition(g.Position)
 }
 
 // Sync is a set of synchronous standbys, such as "ANY 1 (prod-db-2,prod-db-3)", and the mode.
