@@ -233,7 +233,7 @@ const (
 // GCSRepository is a bucket of Google Cloud Storage. Everything of a cluster is in it below PREFIX/NAMESPACE/NAME.
 //
 // +kubebuilder:validation:XValidation:rule="self.endpoint == oldSelf.endpoint && self.bucket == oldSelf.bucket && has(self.prefix) == has(oldSelf.prefix) && (!has(self.prefix) || self.prefix == oldSelf.prefix)",message="endpoint, bucket and prefix cannot be changed, since the backups that there are stay where they are; remove spec.backup, and add it again with the new ones"
-// +kubebuilder:validation:XValidation:rule="(self.keyType == 'auto') != has(self.credentialsSecret)",message="must name the Secret with the service account's key, unless keyType is auto, which needs none",fieldPath=".credentialsSecret"
+// +kubebuilder:validation:XValidation:rule="(self.keyType == 'auto') != has(self.keySecret)",message="must name the Secret with the service account's key, unless keyType is auto, which needs none",fieldPath=".keySecret"
 type GCSRepository struct {
 	// endpoint is the store's URL; always https.
 	// +kubebuilder:default="https://storage.googleapis.com"
@@ -250,16 +250,16 @@ type GCSRepository struct {
 	// +optional
 	Prefix KeyPrefix `json:"prefix,omitempty"`
 
-	// keyType is how the store knows who asks: service (by the service account's key in credentialsSecret) or auto (by the identity of
+	// keyType is how the store knows who asks: service (by the service account's key in keySecret) or auto (by the identity of
 	// the instances' Pods, such as GKE's Workload Identity).
 	// +kubebuilder:default=service
 	// +optional
 	KeyType GCSKeyType `json:"keyType,omitempty"`
 
-	// credentialsSecret has the service account's key in JSON, by default in service-account.json, and ca.crt if the certificates of the
+	// keySecret has the service account's key in JSON, by default in service-account.json, and ca.crt if the certificates of the
 	// store, and of the token_uri in the key, are signed by an authority of their own.
 	// +optional
-	CredentialsSecret *SecretKey `json:"credentialsSecret,omitempty"`
+	KeySecret *SecretKey `json:"keySecret,omitempty"`
 }
 
 // AzureKeyType is how Azure Blob Storage knows who asks.
@@ -279,7 +279,7 @@ const (
 // AzureRepository is a container of Azure Blob Storage. Everything of a cluster is in it below PREFIX/NAMESPACE/NAME.
 //
 // +kubebuilder:validation:XValidation:rule="self.endpoint == oldSelf.endpoint && self.account == oldSelf.account && self.container == oldSelf.container && has(self.prefix) == has(oldSelf.prefix) && (!has(self.prefix) || self.prefix == oldSelf.prefix)",message="endpoint, account, container and prefix cannot be changed, since the backups that there are stay where they are; remove spec.backup, and add it again with the new ones"
-// +kubebuilder:validation:XValidation:rule="(self.keyType == 'auto') != has(self.credentialsSecret)",message="must name the Secret with the account's key or the shared access signature, unless keyType is auto, which needs none",fieldPath=".credentialsSecret"
+// +kubebuilder:validation:XValidation:rule="(self.keyType == 'auto') != has(self.keySecret)",message="must name the Secret with the account's key or the shared access signature, unless keyType is auto, which needs none",fieldPath=".keySecret"
 type AzureRepository struct {
 	// endpoint is the URL of the blob service, without the account; always https.
 	// +kubebuilder:default="https://blob.core.windows.net"
@@ -306,16 +306,16 @@ type AzureRepository struct {
 	// +optional
 	PathStyle bool `json:"pathStyle,omitempty"`
 
-	// keyType is how the store knows who asks: shared (by the account's key in credentialsSecret), sas (by the shared access signature
+	// keyType is how the store knows who asks: shared (by the account's key in keySecret), sas (by the shared access signature
 	// there) or auto (by the managed identity of the node, which needs pgBackRest 2.58 or newer in the image).
 	// +kubebuilder:default=shared
 	// +optional
 	KeyType AzureKeyType `json:"keyType,omitempty"`
 
-	// credentialsSecret has the account's key, by default in account-key, or the shared access signature, by default in sas-token, and
+	// keySecret has the account's key, by default in account-key, or the shared access signature, by default in sas-token, and
 	// ca.crt if the store's certificate is signed by an authority of its own.
 	// +optional
-	CredentialsSecret *SecretKey `json:"credentialsSecret,omitempty"`
+	KeySecret *SecretKey `json:"keySecret,omitempty"`
 }
 
 // EncryptionSpec encrypts a repository (AES-256).

@@ -88,25 +88,25 @@ func TestRepositories(t *testing.T) {
 	s := needServer(t)
 	s.class(t, "repositories", true)
 	namespace := s.namespace(t, "repositories")
-	const secret = "credentialsSecret: {name: access}"
+	const secret = "keySecret: {name: access}"
 	for what, bad := range map[string]struct{ repository, words string }{
 		"a volume":                     {`volume: {size: 1Gi}`, ""},
 		"S3":                           {`s3: {endpoint: "https://s3.example.com", bucket: backups, credentialsSecret: access}`, ""},
 		"GCS":                          {`gcs: {bucket: my_backups.example.com, prefix: a/b, ` + secret + `}`, ""},
 		"GCS by the Pod's identity":    {`gcs: {bucket: backups, keyType: auto}`, ""},
 		"Azure":                        {`azure: {account: shop, container: my-backups, ` + secret + `}`, ""},
-		"Azure by signature":           {`azure: {account: shop, container: abc, keyType: sas, credentialsSecret: {name: access, key: sas}}`, ""},
+		"Azure by signature":           {`azure: {account: shop, container: abc, keyType: sas, keySecret: {name: access, key: sas}}`, ""},
 		"Azure by the node's identity": {`azure: {account: shop, container: backups, keyType: auto}`, ""},
 		"two kinds":                    {`gcs: {bucket: backups, keyType: auto}, azure: {account: shop, container: backups, keyType: auto}`, "must have at most one of s3, gcs, azure and volume"},
 		"a bucket and a volume":        {`gcs: {bucket: backups, keyType: auto}, volume: {}`, "must have at most one of s3, gcs, azure and volume"},
-		"GCS: no key":                  {`gcs: {bucket: backups}`, "spec.backup.repository.gcs.credentialsSecret: Invalid value: must name the Secret with the service account's key"},
+		"GCS: no key":                  {`gcs: {bucket: backups}`, "spec.backup.repository.gcs.keySecret: Invalid value: must name the Secret with the service account's key"},
 		"GCS: a key too many":          {`gcs: {bucket: backups, keyType: auto, ` + secret + `}`, "unless keyType is auto, which needs none"},
 		"GCS: a type of Azure's":       {`gcs: {bucket: backups, keyType: sas, ` + secret + `}`, `Unsupported value: "sas": supported values: "service", "auto"`},
 		"GCS: a bucket":                {`gcs: {bucket: My_Bucket, ` + secret + `}`, "must be the name of a bucket: 3 to 222 lower-case letters, digits, -, _ and ., not My_Bucket"},
 		"GCS: no TLS":                  {`gcs: {endpoint: "http://gcs.example.com", bucket: backups, ` + secret + `}`, "must be a URL such as https://minio.storage.svc:9000, with https:// and without a path, not http://gcs.example.com"},
 		"GCS: a prefix":                {`gcs: {bucket: backups, prefix: /a, ` + secret + `}`, "spec.backup.repository.gcs.prefix"},
-		"GCS: the name of a key":       {`gcs: {bucket: backups, credentialsSecret: {name: access, key: a/b}}`, "spec.backup.repository.gcs.credentialsSecret.key"},
-		"Azure: no key":                {`azure: {account: shop, container: backups}`, "spec.backup.repository.azure.credentialsSecret: Invalid value: must name the Secret with the account's key"},
+		"GCS: the name of a key":       {`gcs: {bucket: backups, keySecret: {name: access, key: a/b}}`, "spec.backup.repository.gcs.keySecret.key"},
+		"Azure: no key":                {`azure: {account: shop, container: backups}`, "spec.backup.repository.azure.keySecret: Invalid value: must name the Secret with the account's key"},
 		"Azure: a key too many":        {`azure: {account: shop, container: backups, keyType: auto, ` + secret + `}`, "unless keyType is auto, which needs none"},
 		"Azure: an account":            {`azure: {account: my-shop, container: backups, ` + secret + `}`, "must be the name of a storage account: 3 to 24 lower-case letters and digits, not my-shop"},
 		"Azure: a container":           {`azure: {account: shop, container: my--backups, ` + secret + `}`, "must be the name of a container: 3 to 63 lower-case letters, digits and single - between them, not my--backups"},
@@ -148,7 +148,7 @@ func TestTransitions(t *testing.T) {
 		"a bootstrap comes":       {"v1", `version: "16"`, `version: "16", bootstrap: {}`, "spec.bootstrap: Invalid value: "},
 		"another bucket of GCS":   {"v1", `version: "16", backup: {repository: {gcs: {bucket: one, keyType: auto}}}`, `version: "16", backup: {repository: {gcs: {bucket: two, keyType: auto}}}`, "endpoint, bucket and prefix cannot be changed"},
 		"a prefix of GCS comes":   {"v1", `version: "16", backup: {repository: {gcs: {bucket: one, keyType: auto}}}`, `version: "16", backup: {repository: {gcs: {bucket: one, prefix: a, keyType: auto}}}`, "endpoint, bucket and prefix cannot be changed"},
-		"a key for GCS":           {"v1", `version: "16", backup: {repository: {gcs: {bucket: one, keyType: auto}}}`, `version: "16", backup: {repository: {gcs: {bucket: one, credentialsSecret: {name: a}}}}`, ""},
+		"a key for GCS":           {"v1", `version: "16", backup: {repository: {gcs: {bucket: one, keyType: auto}}}`, `version: "16", backup: {repository: {gcs: {bucket: one, keySecret: {name: a}}}}`, ""},
 		"another Azure account":   {"v1", `version: "16", backup: {repository: {azure: {account: one, container: one, keyType: auto}}}`, `version: "16", backup: {repository: {azure: {account: two, container: one, keyType: auto}}}`, "endpoint, account, container and prefix cannot be changed"},
 		"a style for Azure":       {"v1", `version: "16", backup: {repository: {azure: {account: one, container: one, keyType: auto}}}`, `version: "16", backup: {repository: {azure: {account: one, container: one, pathStyle: true, keyType: auto}}}`, ""},
 		"from a volume to GCS":    {"v1", `version: "16", backup: {}`, `version: "16", backup: {repository: {gcs: {bucket: one, keyType: auto}}}`, "cannot be changed to one of another kind (s3, gcs, azure or volume)"},

@@ -13,6 +13,7 @@ import (
 	"github.com/pgsteward/pgsteward/internal/agent/sql"
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/backup"
 	"github.com/pgsteward/pgsteward/internal/election"
 	"github.com/pgsteward/pgsteward/internal/postgres"
 )
@@ -129,7 +130,7 @@ func (a *Agent) rewind(ctx context.Context, w *world, upstream string) outcome {
 	}
 	conninfo := a.conninfo(upstream, postgres.Keyword{Name: "dbname", Value: "postgres"})
 	checkpointBound := cmp.Or(a.options.CheckpointBound, sql.DefaultCheckpointBound)
-	seeder, bound := a.seeder, a.options.RewindBound
+	seeder, bound, stanza := a.seeder, a.options.RewindBound, backup.Stanza(a.major, w.found.Control.SystemIdentifier)
 	if bound <= 0 {
 		bound = DefaultRewindBound
 	}
@@ -145,6 +146,9 @@ func (a *Agent) rewind(ctx context.Context, w *world, upstream string) outcome {
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("pg_rewind was not done after %s", bound))
 		defer cancel()
+		if err := a.volume.PutBackWAL(stanza); err != nil {
+			return err
+		}
 		return seeder.Rewind(ctx, conninfo)
 	})
 	return result

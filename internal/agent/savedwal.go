@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/pgsteward/pgsteward/internal/agent/backrest"
+	"github.com/pgsteward/pgsteward/internal/agent/datadir"
+	"github.com/pgsteward/pgsteward/internal/backup"
 )
 
 const (
 	// savedRetry is the pause after saved WAL could not be archived.
 	savedRetry = 30 * time.Second
-	// savedRoom is how much of the volume, in percent, must be free for WAL to be saved: a standby that cannot write is no standby any more.
-	savedRoom = 5
 )
 
 // savedWAL is the WAL that waited to be archived when this instance ceased to be primary, as the loop knows it (datadir.SaveWAL).
@@ -24,15 +24,17 @@ type savedWAL struct {
 	none bool
 	push *task
 	next time.Time
+	// failed says that the last push failed: what is kept may have to go then.
+	failed bool
 }
 
 // saveWAL keeps the WAL of a primary that is about to run as a standby.
 func (a *Agent) saveWAL(w *world) {
 	b := &a.backups
-	if a.detach || a.config.Backup == nil || !b.usable || b.command == dropWAL || !w.found.Control.StoppedCleanly() {
+	if a.detach || a.config.Backup == nil || b.command == dropWAL || !w.found.Control.StoppedCleanly() { // a repository that cannot be used yet will be
 		return
 	}
-	count, err := a.volume.SaveWAL(b.stanza, w.found.Control.Redo)
+	count, err := a.volume.SaveWAL(backup.Stanza(a.major, w.found.Control.SystemIdentifier), w.found.Control.Redo)
 	if err != nil {
 		a.log.Error("Saving WAL that waits to be archived failed: recovery from a backup may end there", "error", err)
 	}
@@ -47,7 +49,7 @@ func (a *Agent) pushSavedWAL(background context.Context, w *world) {
 	b := &a.backups
 	s := &b.saved
 	if err, isNew := s.push.result(); isNew {
-		s.next = w.now.Add(savedRetry)
+		s.next, s.failed = w.now.Add(savedRetry), err != nil
 		if err != nil {
 			a.log.Warn("Archiving WAL that was saved failed, and is tried again", "error", err)
 		}
@@ -55,15 +57,21 @@ func (a *Agent) pushSavedWAL(background context.Context, w *world) {
 	if s.none || !s.push.isSettled() || w.now.Before(s.next) {
 		return
 	}
-	keep := b.stanza
-	if a.disk.size > 0 && percent(a.disk.free, a.disk.size) < savedRoom {
-		keep = ""
+	// What it has written beyond a fork is not the cluster's: whether there is one it knows when it is the primary again, or follows the primary.
+	if w.state == nil || w.state.InRecovery && !w.state.Streaming {
+		return
 	}
-	dropped, err := a.volume.DropSavedWAL(keep)
+	dropped, err := a.volume.DropSavedWAL(b.stanza)
 	if len(dropped) > 0 {
-		a.log.Error("Removing WAL that was never archived: it is of another system, or the volume is full", "stanzas", dropped)
+		a.log.Error("Removing WAL that was never archived, of another PostgreSQL system", "stanzas", dropped)
 	}
 	paths, listErr := a.volume.SavedWAL(b.stanza)
+	if s.failed && len(paths) > 0 && a.disk.size > 0 && a.disk.free < datadir.ReserveSize(a.disk.size) {
+		// a standby that cannot write is no standby any more
+		a.log.Error("Removing WAL that was never archived, since the volume is full: recovery from a backup may end there", "file", filepath.Base(paths[0]))
+		err = errors.Join(err, os.Remove(paths[0]))
+		paths = paths[1:]
+	}
 	if err := errors.Join(err, listErr); err != nil {
 		s.next = w.now.Add(savedRetry)
 		a.log.Warn("Looking after WAL that was saved failed", "error", err)
@@ -72,9 +80,18 @@ func (a *Agent) pushSavedWAL(background context.Context, w *world) {
 	if s.none = len(paths) == 0; s.none {
 		return
 	}
-	tool, stanza := b.tool, b.stanza
+	tool, stanza, timeline := b.tool, b.stanza, w.state.Timeline
 	s.push = a.begin(background, "archive saved WAL", func(ctx context.Context) error {
 		for n, path := range paths {
+			if on, err := a.volume.IsOnLine(filepath.Base(path), timeline); err != nil {
+				return err
+			} else if !on {
+				a.log.Warn("Removing WAL that is not the cluster's any more: another primary took over before it", "file", filepath.Base(path))
+				if err := os.Remove(path); err != nil {
+					return fmt.Errorf("removing WAL of a timeline that was left: %w", err)
+				}
+				continue
+			}
 			err := tool.Push(ctx, backrest.HostConfiguration, stanza, path)
 			if errors.Is(err, backrest.ErrOtherWAL) {
 				a.log.Error("The repository has other WAL under that name: what was saved is removed", "file", filepath.Base(path), "error", err)

@@ -170,6 +170,8 @@ type RepositoryReport struct {
 	Timeline int64 `json:"timeline,omitempty"`
 	// Gap is WAL that is missing after the newest good backup, and has been for a while; nil: none is.
 	Gap *backup.Gap `json:"gap,omitempty"`
+	// Unsure says that WAL seems to be missing, and that it is not known yet whether it only comes late.
+	Unsure bool `json:"unsure,omitempty"`
 	// At is when that was read.
 	At time.Time `json:"at,omitzero"`
 }

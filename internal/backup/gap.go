@@ -32,12 +32,13 @@ func (t Target) Within(gap *Gap) (Target, error) {
 	case t.LSN == gap.LSN:
 		t.LSN = ""
 	case t.Time == nil && t.LSN == "" && t.Name == "" && !t.Immediate:
-		return t, fmt.Errorf("%s: a recovery to the end would lack all from there on. To recover what comes before, give targetLSN %s", gap, gap.LSN)
+		return t, fmt.Errorf("%s: a recovery to the end would lack all from there on. To recover what comes before, create the cluster anew with targetLSN %s", gap, gap.LSN)
 	}
 	return t, nil
 }
 
-// span is the files of WAL that a recovery along a line takes of one timeline: from the one in which it began to the one in which it was left.
+// span is the files of WAL that a recovery along a line takes of one timeline: from the one in which it began to the last before the one in which it was
+// left. That is the next one's: the old timeline's file of that number may go on with what the next one does not have.
 type span struct{ timeline, first, last int64 }
 
 // spans are those of the line, the oldest timeline first.
@@ -49,8 +50,9 @@ func (l Line) spans(from Backup) []span {
 	var all []span
 	began := int64(0)
 	for _, fork := range l.History {
-		all = append(all, span{timeline: fork.Timeline, first: began, last: postgres.SegmentAt(0, fork.End).Number})
-		began = postgres.SegmentAt(0, fork.End+1).Number
+		next := postgres.SegmentAt(0, fork.End+1).Number
+		all = append(all, span{timeline: fork.Timeline, first: began, last: next - 1})
+		began = next
 	}
 	return append(all, span{timeline: l.Timeline, first: began, last: open})
 }
@@ -70,8 +72,7 @@ func (l Line) Needs(from Backup, first, last postgres.Segment) bool {
 	return false
 }
 
-// Gap is the first gap in the archive, which has those files, after the backup, in a recovery along the line; false if there is none. The file in
-// which a timeline was left for the next one is there if either timeline's is: they begin alike.
+// Gap is the first gap in the archive, which has those files, after the backup, in a recovery along the line; false if there is none.
 func (l Line) Gap(from Backup, archived []postgres.Segment) (Gap, bool) {
 	stop, err := postgres.ParseLSN(from.StopLSN)
 	if err != nil || from.Abandoned {

@@ -31,11 +31,12 @@ func TestGap(t *testing.T) {
 		"two are missing":                  {"first", "0/3000100", "1:3 1:6 1:8", "2 files of WAL from 000000010000000000000004 on are missing in the archive, and the next, 000000010000000000000006, is there"},
 		"other timelines do not count":     {"first", "0/3000100", "1:3 2:9 7:9", ""},
 		"across timelines":                 {"fifth", "0/3000100", "1:3 1:4 3:5 3:6 3:7 3:8 5:9", ""},
-		"the file of the fork, of either":  {"fifth", "0/3000100", "1:3 1:4 1:5 3:6 3:7 3:8 5:9", ""},
-		"the old timeline after its end":   {"fifth", "0/3000100", "1:3 1:4 1:5 1:6 3:7", "WAL 000000030000000000000006 is missing in the archive, and the next, 000000030000000000000007, is there"},
+		"the old one's file of the fork":   {"fifth", "0/3000100", "1:3 1:4 1:5 3:6 3:7 3:8 5:9", "WAL 000000030000000000000005 is missing in the archive, and the next, 000000030000000000000006, is there"},
+		"nothing after the fork":           {"fifth", "0/3000100", "1:3 1:4 1:5", ""},
+		"the old timeline after its end":   {"fifth", "0/3000100", "1:3 1:4 1:5 1:6 3:7", "2 files of WAL from 000000030000000000000005 on are missing in the archive, and the next, 000000030000000000000007, is there"},
 		"the new timeline before it began": {"fifth", "0/3000100", "1:3 5:4 5:5", ""},
 		"the file of the fork":             {"fifth", "0/3000100", "1:3 1:4 3:6", "WAL 000000030000000000000005 is missing in the archive, and the next, 000000030000000000000006, is there"},
-		"the first of the last timeline":   {"fifth", "0/3000100", "1:3 1:4 1:5 3:6 3:7 3:8 5:A", "WAL 000000050000000000000009 is missing in the archive, and the next, 00000005000000000000000A, is there"},
+		"the first of the last timeline":   {"fifth", "0/3000100", "1:3 1:4 3:5 3:6 3:7 3:8 5:A", "WAL 000000050000000000000009 is missing in the archive, and the next, 00000005000000000000000A, is there"},
 		"a backup at the end of a file":    {"first", "0/4000000", "1:3 1:4", ""},
 		"ends that go backwards":           {"before", "0/3000100", "1:3 3:4 3:5", ""},
 		"a backup without a position":      {"first", "", "1:3 1:5", ""},
@@ -71,7 +72,7 @@ func TestWithin(t *testing.T) {
 		require.Equal(t, target, got)
 	}
 	_, err := backup.Target{}.Within(gap)
-	require.ErrorContains(t, err, "a recovery to the end would lack all from there on. To recover what comes before, give targetLSN 0/4000000")
+	require.ErrorContains(t, err, "a recovery to the end would lack all from there on. To recover what comes before, create the cluster anew with targetLSN 0/4000000")
 	got, err := backup.Target{LSN: "0/4000000", Timeline: 2}.Within(gap)
 	require.NoError(t, err)
 	require.Equal(t, backup.Target{Timeline: 2}, got)

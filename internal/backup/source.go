@@ -130,7 +130,7 @@ func oneSystem(candidates []Source) error {
 		texts = append(texts, fmt.Sprintf("%s, which ended at %s with %d bytes of data, of system %s",
 			cmp.Or(s.Backup.Name, s.Backup.Label), s.Backup.Stopped.UTC().Format(time.RFC3339), s.Backup.Size, system))
 	}
-	return fmt.Errorf("the repository has backups of %d PostgreSQL systems, of which the newest are: %s. Name in backup the one to begin with; a target may be given beside it",
+	return fmt.Errorf("the repository has backups of %d PostgreSQL systems, of which the newest are: %s. Create the cluster anew with the one to begin with as backup; a target may be given beside it",
 		len(newest), strings.Join(texts, "; "))
 }
 

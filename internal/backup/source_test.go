@@ -70,7 +70,7 @@ func TestChoose(t *testing.T) {
 	for _, target := range []backup.Target{{}, {Time: when(6)}} {
 		_, err := backup.Choose(two, 16, target, noon)
 		require.ErrorContains(t, err, "the repository has backups of 2 PostgreSQL systems, of which the newest are: empty, which ended at ")
-		require.ErrorContains(t, err, "of system 2. Name in backup the one to begin with")
+		require.ErrorContains(t, err, "of system 2. Create the cluster anew with the one to begin with as backup")
 	}
 	one, err := backup.Choose(two, 16, backup.Target{Backup: "ten", Time: when(6)}, noon)
 	require.NoError(t, err)

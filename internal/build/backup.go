@@ -84,17 +84,16 @@ func BackupLocation(c *v1.PostgresCluster, label string) string {
 	return before + path.Join("backup", backup.Stanza(major, c.Status.SystemIdentifier), label) + after
 }
 
-// InRepository says whether the backup of that location is in the repository that the cluster has now. A store may have got another address.
+// InRepository says whether the backup of that location is in the repository that the cluster has now.
 func InRepository(c *v1.PostgresCluster, location string) bool {
 	before, after := place(c)
-	after, _, _ = strings.Cut(after, " at ")
 	return strings.HasPrefix(location, before) && strings.HasSuffix(location, after)
 }
 
 // RepositoryName is a short name of the cluster's repository, for names of objects.
 func RepositoryName(c *v1.PostgresCluster) string {
-	before, _ := place(c)
-	sum := sha256.Sum256([]byte(before))
+	before, after := place(c)
+	sum := sha256.Sum256([]byte(before + after))
 	return hex.EncodeToString(sum[:4])
 }
 

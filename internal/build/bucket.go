@@ -30,13 +30,13 @@ func bucketOf(spec v1.RepositorySpec) agentapi.Repository {
 		gcs := spec.GCS
 		return withCredentials(agentapi.Repository{
 			Kind: agentapi.RepositoryGCS, Path: string(gcs.Prefix), Endpoint: endpoint(gcs.Endpoint), Bucket: gcs.Bucket, KeyType: string(gcs.KeyType),
-		}, gcs.CredentialsSecret)
+		}, gcs.KeySecret)
 	case spec.Azure != nil:
 		azure := spec.Azure
 		return withCredentials(agentapi.Repository{
 			Kind: agentapi.RepositoryAzure, Path: string(azure.Prefix), Endpoint: endpoint(azure.Endpoint), Account: azure.Account,
 			Bucket: azure.Container, PathStyle: azure.PathStyle, KeyType: string(azure.KeyType),
-		}, azure.CredentialsSecret)
+		}, azure.KeySecret)
 	}
 	return agentapi.Repository{}
 }

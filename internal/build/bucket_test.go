@@ -53,7 +53,7 @@ func TestBuckets(t *testing.T) {
 			`[{key: access-key-id, path: backup/access-key-id}, {key: secret-access-key, path: backup/secret-access-key}, {key: ca.crt, path: backup/ca.crt}]`,
 		},
 		"gcs": {
-			`gcs: {endpoint: "https://storage.googleapis.com", bucket: backups, prefix: all, keyType: service, credentialsSecret: {name: access}}`,
+			`gcs: {endpoint: "https://storage.googleapis.com", bucket: backups, prefix: all, keyType: service, keySecret: {name: access}}`,
 			agentapi.Repository{
 				Kind: "gcs", Path: "all/demo/prod-db", Endpoint: "https://storage.googleapis.com", Bucket: "backups",
 				KeyType: "service", CredentialsSecret: "access", CredentialsKey: "service-account.json",
@@ -66,7 +66,7 @@ func TestBuckets(t *testing.T) {
 			`null`,
 		},
 		"azure": {
-			`azure: {endpoint: "https://blob.core.windows.net", account: shop, container: backups, keyType: shared, credentialsSecret: {name: access, key: mine}}`,
+			`azure: {endpoint: "https://blob.core.windows.net", account: shop, container: backups, keyType: shared, keySecret: {name: access, key: mine}}`,
 			agentapi.Repository{
 				Kind: "azure", Path: "demo/prod-db", Endpoint: "https://blob.core.windows.net", Account: "shop", Bucket: "backups",
 				KeyType: "shared", CredentialsSecret: "access", CredentialsKey: "mine",
@@ -74,7 +74,7 @@ func TestBuckets(t *testing.T) {
 			`[{key: ca.crt, path: backup/ca.crt}, {key: mine, path: backup/credentials}]`,
 		},
 		"azure by signature": {
-			`azure: {endpoint: "https://azurite.demo.svc:10000", account: shop, container: backups, pathStyle: true, keyType: sas, credentialsSecret: {name: access}}`,
+			`azure: {endpoint: "https://azurite.demo.svc:10000", account: shop, container: backups, pathStyle: true, keyType: sas, keySecret: {name: access}}`,
 			agentapi.Repository{
 				Kind: "azure", Path: "demo/prod-db", Endpoint: "https://azurite.demo.svc:10000", Account: "shop", Bucket: "backups", PathStyle: true,
 				KeyType: "sas", CredentialsSecret: "access", CredentialsKey: "sas-token",
@@ -100,7 +100,7 @@ func TestBuckets(t *testing.T) {
 func TestAnotherKey(t *testing.T) {
 	t.Parallel()
 	spec := func(key string) build.Input {
-		return inBucket(t, `gcs: {bucket: backups, keyType: service, credentialsSecret: {name: access, key: `+key+`}}`)
+		return inBucket(t, `gcs: {bucket: backups, keyType: service, keySecret: {name: access, key: `+key+`}}`)
 	}
 	before := podOf(t, spec("a"))
 	assert.False(t, build.Outdated(spec("a").Cluster, before))

@@ -60,10 +60,12 @@ func verification(in Input) []Object {
 func verifyPod(in Input) *coreac.PodSpecApplyConfiguration {
 	c := in.Cluster
 	var secrets []*coreac.VolumeProjectionApplyConfiguration
-	if c.Spec.Backup.Repository.S3 != nil { // a repository host has its own
+	spec := coreac.PodSpec()
+	if !c.Spec.Backup.Repository.OnVolume() { // a repository host has its own; the cloud's identity for a bucket is the instances'
 		secrets = repositorySecrets(c.Spec.Backup.Repository, naming.DirBackup)
+		spec.WithServiceAccountName(naming.ServiceAccount(c.Name))
 	}
-	spec := coreac.PodSpec().
+	spec.
 		WithAutomountServiceAccountToken(false).
 		WithEnableServiceLinks(false).
 		WithRestartPolicy(corev1.RestartPolicyNever).

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgsteward/pgsteward/internal/build"
+	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/testing/expect"
 )
 
@@ -127,6 +128,32 @@ func TestVerifyJobAsWanted(t *testing.T) {
 		secrets = append(secrets, source.(map[string]any)["secret"].(map[string]any)["name"])
 	}
 	assert.Equal(t, []any{"prod-db-server", "s3-access", "cipher"}, secrets)
+}
+
+// TestVerifyJobBuckets: whatever the kind of bucket, its Secrets are there, and the account that may open it.
+func TestVerifyJobBuckets(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]string{
+		"gcs":   `gcs: {bucket: backups, keySecret: {name: access}}`,
+		"azure": `azure: {account: shop, container: backups, keySecret: {name: access}}`,
+	} {
+		in := input(t, expectSpec(`backup: {repository: {`+kind+`, encryption: {secret: cipher}}, verify: {schedule: "@weekly"}}`))
+		job := find(t, in, "CronJob", "prod-db-verify").Object["spec"].(map[string]any)
+		pod := job["jobTemplate"].(map[string]any)["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+		assert.Equal(t, naming.ServiceAccount("prod-db"), pod["serviceAccountName"], name)
+		assert.Equal(t, false, pod["automountServiceAccountToken"], name)
+		var secrets []any
+		for _, volume := range pod["volumes"].([]any) {
+			projected, _ := volume.(map[string]any)["projected"].(map[string]any)
+			sources, _ := projected["sources"].([]any)
+			for _, source := range sources {
+				if secret, ok := source.(map[string]any)["secret"].(map[string]any); ok {
+					secrets = append(secrets, secret["name"])
+				}
+			}
+		}
+		assert.Equal(t, []any{"prod-db-server", "access", "cipher"}, secrets, name)
+	}
 }
 
 // TestNoVerifyJob: without a schedule that can be carried out there is none, and one that is there goes. Instances do not notice.

@@ -176,6 +176,7 @@ func backupHealthy(f facts.Cluster, s *v1.PostgresClusterStatus) metav1.Conditio
 	b, now := f.Backup, f.Now
 	c := metav1.Condition{Type: v1.ConditionBackupHealthy, Status: metav1.ConditionFalse}
 	verified := s.Backup.Verification
+	before := apimeta.FindStatusCondition(s.Conditions, v1.ConditionBackupHealthy)
 	report, _ := b.Repository.Get()
 	switch {
 	case report.Error != "":
@@ -185,6 +186,8 @@ func backupHealthy(f facts.Cluster, s *v1.PostgresClusterStatus) metav1.Conditio
 	case s.LastBackup == nil && report.Anew() > 0:
 		c.Reason = v1.ReasonNoBackup
 		c.Message = fmt.Sprintf("No good backup leads to timeline %d, on which the cluster is: until there is another, what was written since cannot be recovered", report.Anew())
+	case report.Unsure && before != nil && before.Reason == v1.ReasonArchiveIncomplete: // who looks has just begun to
+		c.Reason, c.Message = before.Reason, before.Message
 	case report.Gap != nil:
 		c.Reason = v1.ReasonArchiveIncomplete
 		c.Message = fmt.Sprintf("%s: what was written since the last backup can be recovered up to %s only, until there is another backup", report.Gap, report.Gap.LSN)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
@@ -91,4 +92,26 @@ func TestAbandonedBackups(t *testing.T) {
 	assert.Contains(t, condition.Message, "No good backup leads to timeline 2")
 	assert.Nil(t, s.LastBackup)
 	assert.Nil(t, s.FirstRecoverable)
+}
+
+// TestGapIsTold: WAL that is missing is told, and stays told while somebody else who has just begun to look is not sure yet.
+func TestGapIsTold(t *testing.T) {
+	t.Parallel()
+	good := backup.Backup{Label: "L", Type: backup.Full, Stopped: given.Now.Add(-time.Hour)}
+	tell := func(before v1.PostgresClusterStatus, report agentapi.RepositoryReport) *metav1.Condition {
+		report.Ready, report.Known, report.Backups = true, true, []backup.Backup{good}
+		in := after(before, healthy())
+		in.Facts.Backup = &facts.Backup{Repository: facts.Know(report)}
+		s := status.Compute(in)
+		return apimeta.FindStatusCondition(s.Conditions, v1.ConditionBackupHealthy)
+	}
+	unsure := agentapi.RepositoryReport{Unsure: true}
+	assert.Equal(t, metav1.ConditionTrue, tell(v1.PostgresClusterStatus{}, unsure).Status, "files come beside each other")
+	told := tell(v1.PostgresClusterStatus{}, agentapi.RepositoryReport{Gap: &backup.Gap{WAL: "00000001000000000000000A", LSN: "0/A000000", Files: 2, Next: "00000001000000000000000C"}})
+	assert.Equal(t, metav1.ConditionFalse, told.Status)
+	assert.Equal(t, v1.ReasonArchiveIncomplete, told.Reason)
+	assert.Contains(t, told.Message, "2 files of WAL from 00000001000000000000000A on are missing")
+	before := v1.PostgresClusterStatus{Conditions: []metav1.Condition{*told}}
+	assert.Equal(t, told.Message, tell(before, unsure).Message)
+	assert.Equal(t, v1.ReasonBackupUpToDate, tell(before, agentapi.RepositoryReport{}).Reason)
 }

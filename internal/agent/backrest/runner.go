@@ -158,6 +158,7 @@ func (r *Runner) note(found backup.Contents, err error) {
 			Stanza: r.stanza, Ready: true, Known: true, Backups: found.Backups, Timeline: found.Line.Timeline, At: time.Now(),
 			Gap: r.lasting(found.Gap),
 		}
+		r.report.Unsure = found.Gap != nil && r.report.Gap == nil
 	}
 	if before.Error != r.report.Error || before.Ready != r.report.Ready {
 		r.Log.Info("The repository", "stanza", r.stanza, "ready", r.report.Ready, "backups", len(found.Backups), "error", r.report.Error)

@@ -20,7 +20,7 @@ func (v *Volume) saved(stanza string) string { return filepath.Join(v.savedOfAll
 func (v *Volume) savedOfAll() string { return filepath.Join(v.AgentDir(), "wal") }
 
 // SaveWAL moves the WAL that waits to be archived, and says how many files that were. The server has stopped as a primary, cleanly, so that it needs
-// none from before redo, the position of its last checkpoint; nor does a rewind. That position's own file is not complete.
+// none from before redo, the position of its last checkpoint, unless it has to be rewound (PutBackWAL). That position's own file is not complete.
 func (v *Volume) SaveWAL(stanza string, redo postgres.LSN) (int, error) {
 	ready, err := filepath.Glob(filepath.Join(v.Dir(), walDirectory, "archive_status", "*.ready"))
 	if err != nil {
@@ -38,7 +38,8 @@ func (v *Volume) SaveWAL(stanza string, redo postgres.LSN) (int, error) {
 				return 0, err
 			}
 		}
-		if err := os.Rename(filepath.Join(v.Dir(), walDirectory, name), filepath.Join(v.saved(stanza), name)); err != nil {
+		err := os.Rename(filepath.Join(v.Dir(), walDirectory, name), filepath.Join(v.saved(stanza), name))
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // it was moved before, and its mark left
 			return count, fmt.Errorf("saving WAL that waits to be archived: %w", err)
 		}
 		count++
@@ -75,6 +76,29 @@ func (v *Volume) SavedWAL(stanza string) ([]string, error) {
 		paths = append(paths, filepath.Join(v.saved(stanza), entry.Name()))
 	}
 	return paths, nil
+}
+
+// PutBackWAL gives the data directory what was saved, too: pg_rewind reads the target's WAL from before the fork on.
+func (v *Volume) PutBackWAL(stanza string) error {
+	paths, err := v.SavedWAL(stanza)
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		if err := os.Link(path, filepath.Join(v.Dir(), walDirectory, filepath.Base(path))); err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("putting back WAL that was saved: %w", err)
+		}
+	}
+	return nil
+}
+
+// IsOnLine says whether everybody on that timeline has the same under that name of a file of WAL: not if it is from after the fork.
+func (v *Volume) IsOnLine(name string, timeline int64) (bool, error) {
+	history, err := v.History(timeline)
+	if err != nil {
+		return false, err
+	}
+	return whole(name, postgres.SegmentSize, timeline, history), nil
 }
 
 // DropSavedWAL removes what was saved of all stanzas but that one, and says of which; empty: of all.
