@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -144,12 +145,26 @@ func own(t *testing.T, path string) {
 	}
 }
 
+const (
+	// firstPort and countPorts are the ports that tests listen on: below those that the kernel gives to connections, and to who asks for any.
+	firstPort  = 20000
+	countPorts = 12000
+)
+
+// portsGiven is how many ports were given: none is given twice, since who got one may not listen yet.
+var portsGiven atomic.Int64
+
 func freePort(t *testing.T) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().(*net.TCPAddr).Port
+	for range countPorts {
+		port := firstPort + (os.Getpid()*101+int(portsGiven.Add(1)))%countPorts
+		if listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			require.NoError(t, listener.Close())
+			return port
+		}
+	}
+	require.Fail(t, "no port is free")
+	return 0
 }
 
 func (c *testCluster) writeConfig() {
