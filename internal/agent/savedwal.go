@@ -61,18 +61,8 @@ func (a *Agent) pushSavedWAL(background context.Context, w *world) {
 	if w.state == nil || w.state.InRecovery && !w.state.Streaming {
 		return
 	}
-	dropped, err := a.volume.DropSavedWAL(b.stanza)
-	if len(dropped) > 0 {
-		a.log.Error("Removing WAL that was never archived, of another PostgreSQL system", "stanzas", dropped)
-	}
-	paths, listErr := a.volume.SavedWAL(b.stanza)
-	if s.failed && len(paths) > 0 && a.disk.size > 0 && a.disk.free < datadir.ReserveSize(a.disk.size) {
-		// a standby that cannot write is no standby any more
-		a.log.Error("Removing WAL that was never archived, since the volume is full: recovery from a backup may end there", "file", filepath.Base(paths[0]))
-		err = errors.Join(err, os.Remove(paths[0]))
-		paths = paths[1:]
-	}
-	if err := errors.Join(err, listErr); err != nil {
+	paths, err := a.savedWAL()
+	if err != nil {
 		s.next = w.now.Add(savedRetry)
 		a.log.Warn("Looking after WAL that was saved failed", "error", err)
 		return
@@ -83,28 +73,58 @@ func (a *Agent) pushSavedWAL(background context.Context, w *world) {
 	tool, stanza, timeline := b.tool, b.stanza, w.state.Timeline
 	s.push = a.begin(background, "archive saved WAL", func(ctx context.Context) error {
 		for n, path := range paths {
-			if on, err := a.volume.IsOnLine(filepath.Base(path), timeline); err != nil {
-				return err
-			} else if !on {
-				a.log.Warn("Removing WAL that is not the cluster's any more: another primary took over before it", "file", filepath.Base(path))
-				if err := os.Remove(path); err != nil {
-					return fmt.Errorf("removing WAL of a timeline that was left: %w", err)
-				}
-				continue
-			}
-			err := tool.Push(ctx, backrest.HostConfiguration, stanza, path)
-			if errors.Is(err, backrest.ErrOtherWAL) {
-				a.log.Error("The repository has other WAL under that name: what was saved is removed", "file", filepath.Base(path), "error", err)
-			} else if err != nil {
+			if err := a.pushSaved(ctx, tool, stanza, path, timeline); err != nil {
 				return fmt.Errorf("%w (%d files are left)", err, len(paths)-n)
-			}
-			if err := os.Remove(path); err != nil {
-				return fmt.Errorf("removing WAL that is archived: %w", err)
 			}
 		}
 		a.log.Info("The WAL that was saved is archived", "files", len(paths))
 		return nil
 	})
+}
+
+// savedWAL is what there is to push. What nobody can push is removed: that of another PostgreSQL system, and, if pushing fails, the oldest file when
+// the volume is full, since a standby that cannot write is no standby any more.
+func (a *Agent) savedWAL() ([]string, error) {
+	dropped, err := a.volume.DropSavedWAL(a.backups.stanza)
+	if len(dropped) > 0 {
+		a.log.Error("Removing WAL that was never archived, of another PostgreSQL system", "stanzas", dropped)
+	}
+	paths, listErr := a.volume.SavedWAL(a.backups.stanza)
+	if err := errors.Join(err, listErr); err != nil {
+		return nil, err
+	}
+	if !a.backups.saved.failed || len(paths) == 0 || a.disk.size <= 0 || a.disk.free >= datadir.ReserveSize(a.disk.size) {
+		return paths, nil
+	}
+	a.log.Error("Removing WAL that was never archived, since the volume is full: recovery from a backup may end there", "file", filepath.Base(paths[0]))
+	if err := os.Remove(paths[0]); err != nil {
+		return nil, fmt.Errorf("removing WAL that was saved: %w", err)
+	}
+	return paths[1:], nil
+}
+
+// pushSaved archives a file that was saved, unless it is not the cluster's any more, which is now on that timeline, and removes it.
+func (a *Agent) pushSaved(ctx context.Context, tool *backrest.Tool, stanza, path string, timeline int64) error {
+	name := filepath.Base(path)
+	ours, err := a.volume.IsOnLine(name, timeline)
+	if err != nil {
+		return err
+	}
+	if ours {
+		err = tool.Push(ctx, backrest.HostConfiguration, stanza, path)
+	}
+	switch {
+	case !ours:
+		a.log.Warn("Removing WAL that is not the cluster's any more: another primary took over before it", "file", name)
+	case errors.Is(err, backrest.ErrOtherWAL):
+		a.log.Error("The repository has other WAL under that name: what was saved is removed", "file", name, "error", err)
+	case err != nil:
+		return err
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("removing WAL that is archived: %w", err)
+	}
+	return nil
 }
 
 // forgetSavedWAL removes what was saved for backups that nobody wants any more.
