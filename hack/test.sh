@@ -17,7 +17,7 @@ cd "$ROOT"
 NODES=${NODES:-3}
 LOGS=$BIN/test # where parts leave their records
 # What all leaves out, so that it ends in time: variations of other groups, up to ten minutes each. `make e2e` has them.
-LONG='^(TestBackupS3|TestBackupDeletion|TestUpgradeManual|TestUpgradeSingle|TestUpgradeBackup|TestUpgradeCrash|TestBenchBackup)$'
+LONG='^(TestBackupS3|TestBackupDeletion|TestBackupVerify|TestUpgradeManual|TestUpgradeSingle|TestUpgradeBackup|TestUpgradeCrash|TestBenchBackup)$'
 
 # --- parts ---------------------------------------------------------------------------------------------------------------
 # install_packages: PostgreSQL and pgBackRest for the agent's tests, without the cluster that Debian's package would start; shellcheck for verify
@@ -70,7 +70,7 @@ groups() {
   [ -z "${FOCUS:-}" ] || focus=(-run "$FOCUS")
   local rc=0
   bin/gotestsum --format "${E2E_FORMAT:-testname}" --jsonfile "$LOGS/e2e.json" -- \
-    -tags e2e -count 1 -timeout "${E2E_TIMEOUT:-45m}" -parallel "${E2E_PARALLEL:-3}" -skip "^TestOLM$|${SKIP:-^$}" "${focus[@]}" ./test/e2e || rc=$?
+    -tags e2e -count 1 -timeout "${E2E_TIMEOUT:-48m}" -parallel "${E2E_PARALLEL:-3}" -skip "^TestOLM$|${SKIP:-^$}" "${focus[@]}" ./test/e2e || rc=$?
   measured "$LOGS/e2e.json"
   return "$rc"
 }
@@ -195,7 +195,7 @@ all() {
   if [ "$ground" ] && step deploy 6m make -s olm-down deploy; then
     # The groups wait for most of the time: the tools that they do not need are built meanwhile.
     beside step verify 70m nice -n 19 make -s tools bin/olm verify
-    SKIP=$LONG tests e2e 46m hack/test.sh groups || true
+    SKIP=$LONG tests e2e 49m hack/test.sh groups || true
     join verify
     tests chaos 12m make -s chaos-short || true
     tests olm 35m hack/test.sh olm || true
