@@ -13,10 +13,8 @@ import (
 	"github.com/pgsteward/pgsteward/internal/backup"
 )
 
-const (
-	// savedRetry is the pause after saved WAL could not be archived.
-	savedRetry = 30 * time.Second
-)
+// savedRetry is the pause after saved WAL could not be archived.
+const savedRetry = 30 * time.Second
 
 // savedWAL is the WAL that waited to be archived when this instance ceased to be primary, as the loop knows it (datadir.SaveWAL).
 type savedWAL struct {

@@ -198,8 +198,8 @@ func (r *Reader) asked(ctx context.Context, c *v1.PostgresCluster, b *facts.Back
 		return err
 	}
 	report, _ := b.Repository.Get()
-	first, due := firstBackup(c.Name, report, all, wanted)
-	if due && !slices.ContainsFunc(all, func(one v1.PostgresBackup) bool { return one.Name == first }) {
+	first, wants := firstBackup(c.Name, report, all, wanted)
+	if wants && named(all, first) == nil {
 		b.First = first
 	}
 	b.BeforeUpgrade = beforeUpgrade(c, all)
@@ -212,7 +212,7 @@ func (r *Reader) asked(ctx context.Context, c *v1.PostgresCluster, b *facts.Back
 			b.Asked = append(b.Asked, one.Name)
 			continue
 		}
-		if one.Name == first && due && failedLongAgo(one, r.Now()) { // so that it is asked for again
+		if one.Name == first && wants && failedLongAgo(one, r.Now()) { // so that it is asked for again
 			b.Expired = append(b.Expired, facts.BackupRecord{Name: one.Name, UID: string(one.UID)})
 		} else if one.Name == first {
 			// it stays as long as its stanza, and its timeline if it has one, are the cluster's: it says that there was a first one
@@ -238,12 +238,19 @@ func beforeUpgrade(c *v1.PostgresCluster, all []v1.PostgresBackup) *facts.Wanted
 		return nil
 	}
 	wanted := &facts.WantedBackup{Name: naming.UpgradeBackup(c.Name, u.To, u.StartedAt.Time)}
-	for i := range all {
-		if one := &all[i]; one.Name == wanted.Name {
-			wanted.Asked, wanted.Phase, wanted.Message = true, one.Status.Phase, one.Status.Message
-		}
+	if one := named(all, wanted.Name); one != nil {
+		wanted.Asked, wanted.Phase, wanted.Message = true, one.Status.Phase, one.Status.Message
 	}
 	return wanted
+}
+
+// named is the PostgresBackup of that name; nil: there is none.
+func named(all []v1.PostgresBackup, name string) *v1.PostgresBackup {
+	i := slices.IndexFunc(all, func(one v1.PostgresBackup) bool { return one.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
 }
 
 // firstBackup is the name of the PostgresBackup that is made as soon as the newest cannot be recovered from what the repository has, and whether that
@@ -251,10 +258,7 @@ func beforeUpgrade(c *v1.PostgresCluster, all []v1.PostgresBackup) *facts.Wanted
 func firstBackup(cluster string, report agentapi.RepositoryReport, all []v1.PostgresBackup, wanted Wanted) (name string, due bool) {
 	mark, due := report.Due()
 	name = naming.FirstBackup(cluster, report.Stanza, mark, "")
-	taken := func(name string) int {
-		return slices.IndexFunc(all, func(one v1.PostgresBackup) bool { return one.Name == name })
-	}
-	if i := taken(name); i >= 0 && wanted.isElsewhere(&all[i]) {
+	if one := named(all, name); one != nil && wanted.isElsewhere(one) {
 		name = naming.FirstBackup(cluster, report.Stanza, mark, wanted.Repository)
 	}
 	return name, due

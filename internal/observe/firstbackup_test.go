@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +48,7 @@ func TestFirstBackup(t *testing.T) {
 		"nothing is known":                     {agentapi.RepositoryReport{Stanza: "pg16-1"}, nil, ""},
 	} {
 		name, due := firstBackup("db", test.report, test.all, wanted)
-		if !due || slices.ContainsFunc(test.all, func(one v1.PostgresBackup) bool { return one.Name == name }) {
+		if !due || named(test.all, name) != nil {
 			name = ""
 		}
 		assert.Equal(t, test.want, name, what)

@@ -30,7 +30,8 @@
 //
 //  1. Preflight. Observed: spec.version is above the live major, and no seed is chosen. Done: the live primary's agent looks for what an
 //     upgrade does not carry (internal/agent/preflight), and Ready here looks at the cluster: every instance ready, its agent new
-//     enough, not suspended or fenced, enough standbys left for synchronous commits, no switchover under way. A cluster of one instance then
+//     enough, not suspended or fenced, enough standbys left for synchronous commits, no switchover under way. With
+//     spec.backup a backup is asked for and waited for, unless an annotation says that it need not be. A cluster of one instance then
 //     gets a second one: the status says Surge, so that two are wanted until the upgrade is over, and internal/plan adds and removes it
 //     as when a cluster is scaled. Then seed and ID are chosen: the standby with the highest number that no commit waits for. Bound: none; a
 //     blocker waits for its mending, and the condition UpgradePreflight says which. Undone: setting version back.
@@ -46,14 +47,15 @@
 //     the one before streams and the seed still follows. The last standby of the live generation is rolled only when the
 //     switchover may follow at once (approved, and not waiting after a failed one), since then the live generation has no failover.
 //     Bound: rollBound each; then the switchover goes ahead without it, and says so. Undone for one of them if the live generation
-//     has none left and the switchover does not follow: refused refusalsTold times, or not approved any more. What was refused that often
+//     has none left and the switchover does not follow: refused refusalsTold times, or not approved any more (rollBound for
+//     that as well: then the switchover is tried all the same). What was refused that often
 //     is tried without that one; it goes over in Observe.
 //  6. AwaitSwitchover. Observed: all that can be rolled is, and the switchover may not begin: not approved, or it was refused a moment ago.
 //  7. Switchover. Observed: it may begin, or the live primary's agent says that it is under way. Done: one request to the live
 //     primary's agent. Bound: maxWritePause, by that agent. Refused or too slow: From is open again, nothing is lost, and it is tried again
 //     after switchoverBackoff, which doubles.
 //  8. Observe. Observed: To is live, Origin is known, and the window is open. Done: the origin follows by logical replication. Standbys that
-//     were left to the old version go over, one at a time, but the origin. A problem of the origin is a warning: the way back is gone, and
+//     were left to the old version go over, one at a time, but the origin; while one of To is amiss only if no other of To could take over. A problem of the origin is a warning: the way back is gone, and
 //     To is not touched. A loss of To's primary is To's failover; the slots for the way back are gone with it, so the way back is closed,
 //     with the reason. Ends: after rollbackWindow, or at once if it is 0.
 //  9. Rollback. Observed: To is live and spec.version is From, within the window. Done: the same request to the live primary's agent, the other

@@ -86,10 +86,12 @@ func (p *pass) backedUp() bool {
 		why := fmt.Sprintf("the backup before it, PostgresBackup %s, failed: %s. To try again, delete that PostgresBackup. %s", wanted.Name, wanted.Message, without)
 		p.wait(v1.ReasonUpgradeBlocked, why)
 		p.step.Problem = &facts.Problem{Reason: v1.ReasonUpgradeBlocked, Message: fmt.Sprintf("the upgrade from %s to %s waits: %s", u.From, u.To, why)}
-	case wanted.Message != "":
-		p.wait(v1.ReasonUpgradeWaits, fmt.Sprintf("the backup before it, PostgresBackup %s, is under way: %s. %s", wanted.Name, wanted.Message, without))
 	default:
-		p.wait(v1.ReasonUpgradeWaits, fmt.Sprintf("the backup before it, PostgresBackup %s, is under way. %s", wanted.Name, without))
+		why := fmt.Sprintf("the backup before it, PostgresBackup %s, is under way", wanted.Name)
+		if wanted.Message != "" {
+			why += ": " + wanted.Message
+		}
+		p.wait(v1.ReasonUpgradeWaits, why+". "+without)
 	}
 	return false
 }

@@ -56,6 +56,10 @@ func (r Repository) Find(ctx context.Context, major int, target backup.Target) (
 	if found.Source, err = backup.Choose(contents, major, target, time.Now()); err != nil {
 		return Found{}, err
 	}
+	found.Target = target
+	if target.Immediate { // what comes after the backup is not needed
+		return found, nil
+	}
 	i := slices.IndexFunc(contents, func(c backup.Contents) bool { return c.Stanza == found.Stanza })
 	if found.Gap, err = r.Tool.Gap(ctx, r.Configuration, contents[i], found.Backup); err != nil {
 		return Found{}, UnreachableError{err}
