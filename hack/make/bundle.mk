@@ -1,7 +1,7 @@
 # The bundle of this version and the catalog of all, for the Operator Lifecycle Manager. Generated, never edited.
 
 # The date of this version, and where its images are published.
-RELEASED   ?= 2026-11-30T00:00:00Z
+RELEASED   ?= 2026-12-01T00:00:00Z
 IMAGE_BASE ?= ghcr.io/pgsteward
 
 BUNDLE_IMAGE ?= $(IMAGE_BASE)/pgsteward-bundle:v$(VERSION)
