@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-VERSION ?= 0.4.0
+VERSION ?= 0.5.0
 
 # The same flags for every build and test, since Go's build cache is split by them.
 export CGO_ENABLED ?= 0
