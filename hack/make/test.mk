@@ -33,8 +33,9 @@ demo: ## A Kubernetes, the operator and a three-instance PostgreSQL in it, from 
 	@hack/demo.sh
 
 .PHONY: bench-upgrade
-bench-upgrade: | $(GOTESTSUM) ## Major upgrades under writes, one after the other: how long each takes, and how long writes pause
-	@FOCUS='^TestUpgrade(Logical|Manual)?$$' E2E_PARALLEL=1 hack/test.sh groups
+bench-upgrade: | $(GOTESTSUM) ## Major upgrades under writes, RUNS=3 there and back with SIZES="1 2 10": how long each takes, how long writes pause
+	@REGISTRY=$(REGISTRY) hack/bench/image.sh
+	@RUNS='$(RUNS)' SIZES='$(SIZES)' VERSIONS='$(VERSIONS)' $(CHAOS_TEST) -run TestUpgrades ./test/chaos
 
 .PHONY: bench-backup
 bench-backup: | $(GOTESTSUM) ## What backups and recoveries cost, against pg_basebackup of the same data in the same run

@@ -301,6 +301,11 @@ func (s scene) streaming(ctx context.Context) error {
 func (b *bed) sql(ctx context.Context, pod corev1.Pod, query string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+	return b.sqlWithin(ctx, pod, query)
+}
+
+// sqlWithin is sql whose bound is that of the context.
+func (b *bed) sqlWithin(ctx context.Context, pod corev1.Pod, query string) (string, error) {
 	if b.user == nil {
 		secret := &corev1.Secret{}
 		if err := kube.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: naming.AppSecret(clusterName)}, secret); err != nil {

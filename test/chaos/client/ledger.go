@@ -34,6 +34,7 @@ type ledger struct {
 	mu     sync.Mutex
 	round  int32 // 0: none
 	began  time.Duration
+	moves  int   // how often the writes may move to another database system in this round, as in a major upgrade
 	seq    int64 // the last number given out, never used twice
 	acks   []ack
 	reads  []read
@@ -50,11 +51,11 @@ func (l *ledger) now() time.Duration { return time.Since(l.origin) }
 // wall is that time by the clock on the wall.
 func (l *ledger) wall(d time.Duration) time.Time { return l.origin.Add(d) }
 
-// begin starts a round.
-func (l *ledger) begin(round int32) {
+// begin starts a round, in which the writes may move to another database system so often.
+func (l *ledger) begin(round int32, moves int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.round, l.began = round, l.now()
+	l.round, l.began, l.moves = round, l.now(), moves
 	l.acks, l.reads = nil, nil
 	l.errors, l.faults = map[string]int{}, map[string]int{}
 }
@@ -146,10 +147,11 @@ type taken struct {
 	reads          []read
 	errors, faults map[string]int
 	began, ended   time.Duration
+	moves          int
 }
 
 func (l *ledger) take() taken {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return taken{acks: l.acks, reads: l.reads, errors: l.errors, faults: l.faults, began: l.began, ended: l.now()}
+	return taken{acks: l.acks, reads: l.reads, errors: l.errors, faults: l.faults, began: l.began, ended: l.now(), moves: l.moves}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"time"
 )
@@ -75,7 +77,10 @@ func (t taken) measure(l *ledger) report {
 		}
 	}
 	note(ack{end: t.ended})
-	r.Violations = append(twoPrimaries(t.acks), strangers(t.acks)...)
+	r.Violations = strangers(t.acks, t.moves)
+	for of := range bySystem(t.acks) {
+		r.Violations = append(r.Violations, twoPrimaries(of)...)
+	}
 	return r
 }
 
@@ -105,14 +110,28 @@ func twoPrimaries(acks []ack) []string {
 	return slices.Compact(found)[:min(len(found), someLosses)]
 }
 
-// strangers finds rows of another database system.
-func strangers(acks []ack) []string {
+// bySystem gives the rows of each database system: each has timelines of its own.
+func bySystem(acks []ack) iter.Seq[[]ack] {
+	of := map[int64][]ack{}
 	for _, a := range acks {
-		if a.system != acks[0].system {
-			return []string{fmt.Sprintf("rows of two systems, %d (%s) and %d (%s)", acks[0].system, acks[0].instance, a.system, a.instance)}
+		of[a.system] = append(of[a.system], a)
+	}
+	return maps.Values(of)
+}
+
+// strangers finds rows of more database systems than the writes have moved to, one after the other.
+func strangers(acks []ack, moves int) []string {
+	var found []string
+	for i := 1; i < len(acks); i++ {
+		before, a := acks[i-1], acks[i]
+		if a.system == before.system {
+			continue
+		}
+		if moves--; moves < 0 {
+			found = append(found, fmt.Sprintf("rows of system %d (%s), then of %d (%s, number %d)", before.system, before.instance, a.system, a.instance, a.seq))
 		}
 	}
-	return nil
+	return found[:min(len(found), someLosses)]
 }
 
 // row is what the table has under a number.

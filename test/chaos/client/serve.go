@@ -17,16 +17,17 @@ const checkBound = time.Minute
 
 // serve answers the harness:
 //
-//	POST /begin?round=N   makes the table if need be, and starts writing
-//	GET  /state           how it goes
-//	POST /end             ends the round, compares with the table, and reports
+//	POST /begin?round=N&moves=0   makes the table if need be, and starts writing; moves: see ledger.begin
+//	GET  /state                   how it goes
+//	POST /end                     ends the round, compares with the table, and reports
 func serve(ctx context.Context, o options, l *ledger) error {
 	c := &checker{rw: o.rw, ledger: l, kept: map[int32]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /begin", func(w http.ResponseWriter, r *http.Request) {
 		round, err := strconv.ParseInt(r.FormValue("round"), 10, 32)
+		moves, _ := strconv.Atoi(r.FormValue("moves"))
 		if err == nil {
-			err = c.begin(r.Context(), int32(round))
+			err = c.begin(r.Context(), int32(round), moves)
 		}
 		answer(w, l.state(), err)
 	})
@@ -58,7 +59,7 @@ type checker struct {
 	kept   map[int32]int
 }
 
-func (c *checker) begin(ctx context.Context, round int32) error {
+func (c *checker) begin(ctx context.Context, round int32, moves int) error {
 	ctx, cancel := context.WithTimeout(ctx, checkBound)
 	defer cancel()
 	err := patiently(ctx, c.rw, func(ctx context.Context, conn *pgx.Conn) error {
@@ -71,7 +72,7 @@ func (c *checker) begin(ctx context.Context, round int32) error {
 	})
 	if err == nil {
 		delete(c.kept, round)
-		c.ledger.begin(round)
+		c.ledger.begin(round, moves)
 	}
 	return err
 }
