@@ -26,9 +26,7 @@ func TestUpgradeCrash(t *testing.T) {
 	seed := func(s v1.PostgresClusterStatus) { u.deletePod(t, naming.Pod(s.Upgrade.Seed), true) }
 	primary := func(s v1.PostgresClusterStatus) {
 		pod := naming.Pod(s.CurrentPrimary)
-		eventually(t, boundSettle, "commits on "+pod+" wait for a standby", func(collect *assert.CollectT) {
-			require.NotEqual(collect, "0", u.superuser(collect, pod, "SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')"))
-		})
+		u.requireSynchronous(t)
 		u.deletePod(t, pod, true)
 	}
 	kills := []struct {
@@ -76,4 +74,40 @@ func killOperator(t *testing.T) {
 	for _, name := range operatorPods(t) {
 		mustKubectl(t, "-n", operatorNamespace, "delete", "pod", name, "--force", "--grace-period=0")
 	}
+}
+
+// TestUpgradeSynchronous: five instances, whose commits have to wait for a standby. There, and after the loss of the new primary, for good: no row
+// that was acknowledged is lost, and commits waited for a standby on both sides.
+func TestUpgradeSynchronous(t *testing.T) {
+	t.Parallel()
+	u := startUpgraded(t, "15", 5, v1.UpgradeSpec{})
+	u.patch(t, func(spec *v1.PostgresClusterSpec) { spec.Availability.Synchronous.Mode = v1.SynchronousRequired })
+	u.waitSound(t)
+	u.requireSynchronous(t)
+	u.to(t, "17", v1.UpgradeObserve, v1.UpgradeRevert, v1.UpgradeFailed)
+	u.requireServes(t, "17")
+	u.requirePause(t, "15 to 17, five instances, synchronous")
+	u.requireSynchronous(t)
+	lost := u.get(t).Status.CurrentPrimary
+	u.deletePod(t, naming.Pod(lost), true)
+	eventually(t, boundSettle, "another instance of 17 is the primary", func(collect *assert.CollectT) {
+		require.NotEqual(collect, lost, u.get(collect).Status.CurrentPrimary)
+	})
+	u.waitPhase(t, v1.UpgradeDone, 0, v1.UpgradeRevert, v1.UpgradeFailed, v1.UpgradeRolledBack)
+	u.requireDone(t, "17")
+	u.requireSynchronous(t)
+	require.Len(t, u.get(t).Status.Instances, 5)
+	u.writer.stop(t)
+	for _, refused := range u.writer.requireKept(t) {
+		t.Log("refused: ", refused)
+	}
+}
+
+// requireSynchronous: commits on the primary wait for a standby, and there is one.
+func (u upgraded) requireSynchronous(t *testing.T) {
+	t.Helper()
+	eventually(t, boundSettle, "commits wait for a standby", func(collect *assert.CollectT) {
+		require.Equal(collect, "t", u.superuser(collect, u.primaryPod(collect), `SELECT current_setting('synchronous_standby_names') <> ''
+			AND EXISTS (SELECT FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))`))
+	})
 }
