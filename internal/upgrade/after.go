@@ -77,13 +77,28 @@ func (p *pass) bringOver() bool {
 	return true
 }
 
-// pauseOf takes note of how long writes paused, as the agent says that gave them away.
-func (p *pass) pauseOf(from, to string) {
+// pauseOf takes note of how long writes paused, as the agent says that gave them away; false: it has not said so.
+func (p *pass) pauseOf(from, to string) bool {
 	i, _ := p.f.Instance(from)
 	report, _ := i.Report.Get()
-	if said := saidOf(report, p.u.ID, to); said != nil && said.Ended != nil && said.Refused == "" && said.PauseMillis > 0 {
-		p.u.LastWritePause = (time.Duration(said.PauseMillis) * time.Millisecond).String()
+	said := saidOf(report, p.u.ID, to)
+	if said == nil || said.Ended == nil || said.Refused != "" || said.PauseMillis <= 0 {
+		return false
 	}
+	p.u.LastWritePause = (time.Duration(said.PauseMillis) * time.Millisecond).String()
+	return true
+}
+
+// back is the end of a way back: the old version has the writes again. How long they paused is said a moment after that is seen, by an agent
+// whose Pod is then made anew.
+func (p *pass) back() {
+	u := p.u
+	if !p.pauseOf(u.Seed, u.From) && u.AskedAt != nil && p.f.Now.Sub(u.AskedAt.Time) < askPatience {
+		p.say(v1.UpgradeRollback, "%s has the writes again", u.From)
+		p.step.Recheck = soon
+		return
+	}
+	p.giveUp("")
 }
 
 // wayBackLost is why nobody can go back any more; empty: one can, as far as is known.

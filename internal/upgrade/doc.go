@@ -59,7 +59,7 @@
 //     To is not touched. A loss of To's primary is To's failover; the slots for the way back are gone with it, so the way back is closed,
 //     with the reason. Ends: after rollbackWindow, or at once if it is 0.
 //  9. Rollback. Observed: To is live and spec.version is From, within the window. Done: the same request to the live primary's agent, the other
-//     way round. Bound and failure as in Switchover. Afterwards: Revert.
+//     way round. Bound and failure as in Switchover. Afterwards, as soon as the pause was heard of: Revert.
 //  10. Retire. Observed: To is live and the window is over, or the way back is lost. Done: the live primary removes everything logical and puts
 //     back replica identities; then the instances of From are told the new version one at a time, as in RollStandbys, the origin last.
 //     Bound: none, it is retried; each wait has its reason. Not undone.

@@ -126,6 +126,7 @@ func TestRollBack(t *testing.T) {
 	})
 	assert.Equal(t, v1.UpgradeRolledBack, w.status.Phase)
 	assert.Equal(t, "15", w.live)
+	assert.Equal(t, "800ms", w.status.LastWritePause, "that of the way back")
 	for _, s := range w.servers {
 		assert.Equal(t, "15", s.pod)
 	}

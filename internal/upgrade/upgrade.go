@@ -35,9 +35,8 @@ func Next(f *facts.Cluster) Step {
 		p.revert()
 	case f.Live == u.To:
 		p.switched()
-	case u.SwitchedOverAt != nil: // the old version has the writes again
-		p.pauseOf(u.Seed, u.From)
-		p.giveUp("")
+	case u.SwitchedOverAt != nil:
+		p.back()
 	default:
 		p.attempt()
 	}

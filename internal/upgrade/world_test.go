@@ -49,6 +49,7 @@ type world struct {
 	// refuses is how many switchovers are refused.
 	refuses   int
 	switchers int
+	switcher  int // who was asked last
 	log       []string
 }
 
@@ -150,9 +151,17 @@ func (w *world) report(n int) *agentapi.UpgradeStatus {
 	}
 	s, small := w.servers[n], int64(100)
 	u := &agentapi.UpgradeStatus{ID: w.config.ID}
+	if n == w.switcher && s.starts == 0 {
+		u.Switchover = w.said
+		if u.Switchover != nil && u.Switchover.Ended != nil && u.Switchover.Ended.Equal(w.now) { // it is heard after the Lease was seen
+			under := *w.said
+			under.Ended, under.PauseMillis, under.Phase, under.Refused = nil, 0, agentapi.SwitchoverPreparing, ""
+			u.Switchover = &under
+		}
+	}
 	switch {
 	case n == w.primary:
-		u.Switchover, u.Retired = w.said, w.config.Retire
+		u.Retired = w.config.Retire
 		if w.config.Check {
 			u.Preflight = &agentapi.Preflight{To: w.config.To}
 			if w.blockers {
@@ -167,7 +176,6 @@ func (w *world) report(n int) *agentapi.UpgradeStatus {
 		}
 	case w.live == w.config.To && (w.config.Origin == name(n) || w.config.Origin == "" && s.pod == w.config.From):
 		u.Back = &agentapi.ReverseStatus{Streaming: true, LagBytes: &small}
-		u.Switchover = w.said
 	}
 	return u
 }
@@ -195,7 +203,7 @@ func (w *world) pass() (upgrade.Step, facts.Cluster) {
 	}
 	if step.Switch != nil {
 		w.said = &agentapi.UpgradeSwitchoverStatus{Target: step.Switch.Target, To: step.Switch.To, Phase: agentapi.SwitchoverPreparing, Since: w.now}
-		w.switchers++
+		w.switchers, w.switcher = w.switchers+1, w.primary
 	}
 	return step, f
 }
@@ -243,7 +251,7 @@ func (w *world) switchOver() {
 		return
 	}
 	said, at := *w.said, w.now
-	said.Ended, said.PauseMillis = &at, 700
+	said.Ended, said.PauseMillis = &at, 600+100*int64(w.switchers)
 	defer func() { w.said = &said }()
 	target := -1
 	for n := range w.servers {

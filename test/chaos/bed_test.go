@@ -304,7 +304,7 @@ func (b *bed) sql(ctx context.Context, pod corev1.Pod, query string) (string, er
 	return b.sqlWithin(ctx, pod, query)
 }
 
-// sqlWithin is sql whose bound is that of the context.
+// sqlWithin is sql whose bound is that of the context; the value is empty if there is none.
 func (b *bed) sqlWithin(ctx context.Context, pod corev1.Pod, query string) (string, error) {
 	if b.user == nil {
 		secret := &corev1.Secret{}
@@ -324,7 +324,10 @@ func (b *bed) sqlWithin(ctx context.Context, pod corev1.Pod, query string) (stri
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	var value *string
-	if err := conn.QueryRow(ctx, query).Scan(&value); err != nil || value == nil {
+	err = conn.QueryRow(ctx, query).Scan(&value)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && value == nil {
+		return "", nil
+	} else if err != nil {
 		return "", err
 	}
 	return *value, nil

@@ -91,7 +91,7 @@ func (b *bed) fill(ctx context.Context, size int) error {
 		}
 		if err == nil {
 			_, err = b.sqlWithin(ctx, s.primary, fmt.Sprintf(`INSERT INTO filling SELECT g, repeat(md5(g::text), 4)
-				FROM generate_series(%d, %d) g RETURNING NULL::text`, part*130_000, (part+1)*130_000-1))
+				FROM generate_series(%d, %d) g`, part*130_000, (part+1)*130_000-1))
 		}
 		if err != nil {
 			return fmt.Errorf("making data: %w", err)
