@@ -50,6 +50,11 @@ type UpgradeSpec struct {
 	// +optional
 	Switchover UpgradeSwitchover `json:"switchover,omitempty"`
 
+	// switchoverWindow is when the new version may take over, caught up and waiting until then; with switchover Manual it needs a word
+	// besides. Without it that may be at any time. The way back is at any time.
+	// +optional
+	SwitchoverWindow *SwitchoverWindow `json:"switchoverWindow,omitempty"`
+
 	// rollbackWindow is how long after the switchover the old version follows, so that setting version back loses no write; 0: none.
 	// +kubebuilder:default="1h"
 	// +optional
@@ -61,6 +66,28 @@ type UpgradeSpec struct {
 	// +kubebuilder:default="5s"
 	// +optional
 	MaxWritePause Duration `json:"maxWritePause,omitempty"`
+}
+
+// SwitchoverWindow is a time that comes again and again, such as two hours from Saturday, two o'clock on.
+type SwitchoverWindow struct {
+	// schedule is when the window opens, as a CronJob has it: "0 2 * * 6" is every Saturday at two.
+	// +kubebuilder:validation:XValidation:rule="self.trim().matches('^(@(hourly|daily|midnight|weekly|monthly|yearly|annually)|[^ \\\\t]+([ \\\\t]+[^ \\\\t]+){4})$')",messageExpression="'must have five fields (minute, hour, day of month, month, day of week) such as \"0 2 * * 6\", or be @hourly, @daily, @weekly, @monthly or @yearly, not \"' + self + '\"'"
+	// +kubebuilder:validation:MaxLength=128
+	// +required
+	Schedule string `json:"schedule"`
+
+	// timeZone of the schedule, such as Europe/Berlin. Default: UTC.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:default="Etc/UTC"
+	// +optional
+	TimeZone string `json:"timeZone,omitempty"`
+
+	// duration is for how long the window is open: 1h to 168h. The last standby goes over within it, which may take half an hour.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h') && duration(self) <= duration('168h')",messageExpression="'must be from 1h to 168h, not ' + self"
+	// +kubebuilder:default="2h"
+	// +optional
+	Duration Duration `json:"duration,omitempty"`
 }
 
 // UpgradePhase is how far a major upgrade has come.

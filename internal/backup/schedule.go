@@ -26,7 +26,7 @@ func ParseSchedule(text string) (Schedule, error) {
 	case strings.Contains(trimmed, "TZ"):
 		return Schedule{}, errors.New("must not name a time zone: use timeZone")
 	case strings.HasPrefix(trimmed, "@every"):
-		return Schedule{}, errors.New(`@every is not for backups, since it counts from whenever the operator started: give five fields such as "0 */6 * * *"`)
+		return Schedule{}, errors.New(`@every is not supported, since it counts from whenever the operator started: give five fields such as "0 */6 * * *"`)
 	}
 	parsed, err := cron.ParseStandard(trimmed)
 	if err != nil {
@@ -40,6 +40,14 @@ func ParseSchedule(text string) (Schedule, error) {
 
 // Next is the first time after t at which a backup is due; t's location is the schedule's time zone.
 func (s Schedule) Next(t time.Time) time.Time { return s.cron.Next(t) }
+
+// Opening is when a window opens next that the schedule opens and that stays open for so long; zero: it is open at t.
+func (s Schedule) Opening(t time.Time, open time.Duration) time.Time {
+	if last := s.cron.Next(t.Add(-open)); !last.After(t) {
+		return time.Time{}
+	}
+	return s.cron.Next(t)
+}
 
 // Interval is about how long two backups are apart: the longest of the next few pauses.
 func (s Schedule) Interval(now time.Time) time.Duration {

@@ -39,13 +39,29 @@ func TestParseSchedule(t *testing.T) {
 		"0 0 31 4,6 *":     "never fires",
 		"0 2 * *":          "five fields",
 		"0 0 2 * * *":      "five fields",
-		"@every 1h":        "@every is not for backups",
+		"@every 1h":        "@every is not supported",
 		"TZ=UTC 0 2 * * *": "use timeZone",
 		"every day":        "five fields",
 	} {
 		_, err := backup.ParseSchedule(text)
 		assert.ErrorContains(t, err, why, "%q", text)
 	}
+}
+
+func TestOpening(t *testing.T) {
+	t.Parallel()
+	schedule, err := backup.ParseSchedule("0 11 * * *")
+	require.NoError(t, err)
+	for open, want := range map[time.Duration]time.Time{
+		59 * time.Minute: noon.Add(23 * time.Hour),
+		time.Hour:        noon.Add(23 * time.Hour), // it closes at that moment
+		61 * time.Minute: {},
+		48 * time.Hour:   {}, // always
+	} {
+		assert.Equal(t, want, schedule.Opening(noon, open), open)
+	}
+	assert.Zero(t, schedule.Opening(noon.Add(-time.Hour), time.Hour), "it opens at that moment")
+	assert.Equal(t, noon.Add(-time.Hour), schedule.Opening(noon.Add(-time.Hour-time.Second), time.Hour))
 }
 
 func TestInterval(t *testing.T) {

@@ -118,6 +118,8 @@ type Upgrade struct {
 	Method v1.UpgradeMethod
 	// Manual says that it waits for Approved before it switches over.
 	Manual, Approved bool
+	// Closed is why the new version may not take over at this time of day; empty: it may.
+	Closed string
 	// Window is how long the way back is open, MaxPause how long writes may pause.
 	Window, MaxPause time.Duration
 	// Retry changes when a failed upgrade is to begin again. Check is the major for which a preflight is wanted; empty: for none.

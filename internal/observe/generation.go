@@ -2,6 +2,7 @@ package observe
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/backup"
 	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
@@ -76,8 +78,25 @@ func imageOf(spec corev1.PodSpec) string {
 	return ""
 }
 
+// closed is why writes may not move to a new version now; empty: they may.
+func closed(w *v1.SwitchoverWindow, now time.Time) string {
+	if w == nil {
+		return ""
+	}
+	schedule, err := backup.ParseSchedule(w.Schedule)
+	zone, errZone := backup.ParseTimeZone(w.TimeZone)
+	open, errOpen := time.ParseDuration(string(cmp.Or(w.Duration, "2h")))
+	if err := errors.Join(err, errZone, errOpen); err != nil {
+		return "spec.upgrade.switchoverWindow is not one: " + err.Error()
+	}
+	if opens := schedule.Opening(now.In(zone), open); !opens.IsZero() {
+		return "everything is ready; the window for the switchover opens at " + opens.Format(time.RFC3339)
+	}
+	return ""
+}
+
 // upgradeFacts are what is wanted of a major upgrade, and what the status remembers.
-func upgradeFacts(c *v1.PostgresCluster) facts.Upgrade {
+func upgradeFacts(c *v1.PostgresCluster, now time.Time) facts.Upgrade {
 	spec := c.Spec.Upgrade
 	u := facts.Upgrade{
 		Status:   c.Status.Upgrade.DeepCopy(),
@@ -86,6 +105,7 @@ func upgradeFacts(c *v1.PostgresCluster) facts.Upgrade {
 		Approved: c.Annotations[naming.AnnotationUpgradeSwitchover] == "now",
 		Retry:    c.Annotations[naming.AnnotationUpgradeRetry],
 		Check:    c.Annotations[naming.AnnotationUpgradePreflight],
+		Closed:   closed(spec.SwitchoverWindow, now),
 		Window:   time.Hour, MaxPause: 5 * time.Second,
 	}
 	if string(spec.RollbackWindow) == "0" {

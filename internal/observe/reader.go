@@ -143,7 +143,7 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 		f.OnlyRemembered = f.SystemIdentifier != ""
 	}
 	f.Live = liveVersion(c, &f, lease)
-	f.Upgrade, f.Images = upgradeFacts(c), imagesOf(c, &f, objects)
+	f.Upgrade, f.Images = upgradeFacts(c, f.Now), imagesOf(c, &f, objects)
 	f.Upgrade.Versions = wanted.Versions
 	if f.StorageClasses, err = r.StorageClasses(ctx); err != nil {
 		return Observation{}, err

@@ -165,7 +165,7 @@ func (p *pass) roll() bool {
 }
 
 // giveBack makes the standby that was rolled last one of the live version again if that has none and the switchover does not follow: it was
-// refused again and again, or is not approved any more. It says whether there is something to do. What was refused so often is tried without
+// refused again and again, or is not approved any more, or its window has closed. It says whether there is something to do. What was refused so often is tried without
 // that standby from then on (roll): else its data would be copied for each try, twice.
 func (p *pass) giveBack() bool {
 	f, u := p.f, p.u
@@ -186,7 +186,7 @@ func (p *pass) giveBack() bool {
 		p.tellRefusals()
 		return true
 	}
-	if standby || u.Refusals < refusalsTold && (!f.Upgrade.Manual || f.Upgrade.Approved) {
+	if standby || u.Refusals < refusalsTold && p.heldBack() == "" {
 		return false
 	}
 	last := -1
@@ -235,14 +235,26 @@ const late = "without "
 
 // mayNotSwitch is why the writes may not be moved yet; empty: they may.
 func (p *pass) mayNotSwitch() string {
-	f, u := p.f, p.u
-	if f.Upgrade.Manual && !f.Upgrade.Approved {
-		return "everything is ready; set the annotation " + naming.AnnotationUpgradeSwitchover + " to now"
+	if why := p.heldBack(); why != "" {
+		return why
 	}
-	if u.RetryAt != nil && f.Now.Before(u.RetryAt.Time) {
+	if u := p.u; u.RetryAt != nil && p.f.Now.Before(u.RetryAt.Time) {
 		return "the last switchover came to nothing, and is tried again soon: " + u.LastFailure
 	}
 	return ""
+}
+
+// heldBack is why people do not want the writes to be moved now; empty: they do. The way back was asked for just now.
+func (p *pass) heldBack() string {
+	f := p.f
+	switch {
+	case f.Upgrade.Manual && !f.Upgrade.Approved:
+		return "everything is ready; set the annotation " + naming.AnnotationUpgradeSwitchover + " to now"
+	case p.u.SwitchedOverAt == nil:
+		return f.Upgrade.Closed
+	default:
+		return ""
+	}
 }
 
 // switchover moves the writes to the target, or says why not yet.

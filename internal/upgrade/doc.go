@@ -47,10 +47,11 @@
 //     the one before streams and the seed still follows. The last standby of the live generation is rolled only when the
 //     switchover may follow at once (approved, and not waiting after a failed one), since then the live generation has no failover.
 //     Bound: rollBound each; then the switchover goes ahead without it, and says so. Undone for one of them if the live generation
-//     has none left and the switchover does not follow: refused refusalsTold times, or not approved any more (rollBound for
+//     has none left and the switchover does not follow: refused refusalsTold times, or not approved any more, or outside its window (rollBound for
 //     that as well: then the switchover is tried all the same). What was refused that often
 //     is tried without that one; it goes over in Observe.
-//  6. AwaitSwitchover. Observed: all that can be rolled is, and the switchover may not begin: not approved, or it was refused a moment ago.
+//  6. AwaitSwitchover. Observed: all that can be rolled is, and the switchover may not begin: not approved, not within the
+//     window of the spec, or it was refused a moment ago.
 //  7. Switchover. Observed: it may begin, or the live primary's agent says that it is under way. Done: one request to the live
 //     primary's agent. Bound: maxWritePause, by that agent. Refused or too slow: From is open again, nothing is lost, and it is tried again
 //     after switchoverBackoff, which doubles.

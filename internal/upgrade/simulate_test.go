@@ -172,6 +172,39 @@ func TestApproval(t *testing.T) {
 	assert.Greater(t, waited, 99)
 }
 
+// TestWindow: the switchover waits for its window, and is not held to it on the way back; if it closes too early, the live version gets its
+// last standby back.
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1, 3)
+	w.spec, w.refuses, w.wanted.Closed = "17", 1, "the window opens on Saturday"
+	waited, closed := 0, 0
+	run(t, w, 3000, func(int) {
+		switch s := w.status; {
+		case s == nil || w.spec == "15":
+		case s.Phase == v1.UpgradeObserve:
+			w.wanted.Closed, w.spec = "the window opens on Saturday", "15"
+		case s.Refusals > 0:
+			if closed++; closed == 1 {
+				assert.Equal(t, "17", w.servers[1].pod)
+				w.wanted.Closed = "the window opens on Saturday"
+			} else if closed == 50 {
+				assert.Equal(t, "15", w.servers[1].pod)
+				w.wanted.Closed = ""
+			}
+		case s.Phase == v1.UpgradeAwaitSwitchover:
+			if waited++; waited == 100 {
+				assert.Contains(t, s.Message, "Saturday")
+				assert.Equal(t, "15", w.servers[1].pod)
+				w.wanted.Closed = ""
+			}
+		}
+	})
+	assert.Equal(t, v1.UpgradeRolledBack, w.status.Phase)
+	assert.Equal(t, 3, w.switchers)
+	assert.Greater(t, closed, 49)
+}
+
 // TestBlocked: what speaks against the upgrade is told, nothing is touched, and it goes on when that is mended.
 func TestBlocked(t *testing.T) {
 	t.Parallel()

@@ -50,18 +50,12 @@ func backupErrors(c *v1.PostgresCluster) field.ErrorList {
 			"must have at most %d characters with spec.backup.verify, since a CronJob is named after it; choose a shorter name, or leave verify out", longest)))
 	}
 	if b.Schedule != nil {
-		if _, err := backup.ParseSchedule(*b.Schedule); err != nil {
-			errs = append(errs, field.Invalid(path.Child("schedule"), *b.Schedule, err.Error()))
-		}
+		errs = append(errs, scheduleErrors(path.Child("schedule"), *b.Schedule)...)
 	}
 	if b.Verify != nil {
-		if _, err := backup.ParseSchedule(b.Verify.Schedule); err != nil {
-			errs = append(errs, field.Invalid(path.Child("verify", "schedule"), b.Verify.Schedule, err.Error()))
-		}
+		errs = append(errs, scheduleErrors(path.Child("verify", "schedule"), b.Verify.Schedule)...)
 	}
-	if _, err := backup.ParseTimeZone(b.TimeZone); err != nil {
-		errs = append(errs, field.Invalid(path.Child("timeZone"), b.TimeZone, err.Error()))
-	}
+	errs = append(errs, timeZoneErrors(path.Child("timeZone"), b.TimeZone)...)
 	for _, period := range []struct {
 		name string
 		text v1.Period

@@ -15,6 +15,7 @@
 //   - memory: what PostgreSQL reserves when it starts fits into the memory limit
 //   - availability: fewer synchronous standbys than instances; the lease's timings are in the right relation
 //   - backup: the schedule fires some day, in a time zone that exists; what a recovery begins with can be reached
+//   - switchover-window: it opens some day, in a time zone that exists
 //   - annotations: a switchover, a fence and a forced failover name instances that there are
 //
 // What is not known gives no objection. An update is judged only by what it changes, so that a cluster whose surroundings have

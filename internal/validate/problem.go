@@ -1,6 +1,8 @@
 package validate
 
 import (
+	"slices"
+
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/facts"
 	"github.com/pgsteward/pgsteward/internal/naming"
@@ -25,7 +27,7 @@ func Problems(c *v1.PostgresCluster, f Facts) []facts.Problem {
 	add(v1.ReasonInvalidSpec, limitPath.String(), tooLittleMemory(c))
 	add(v1.ReasonInvalidSpec, numberPath.String(), tooManySynchronous(c))
 	add(v1.ReasonInvalidSpec, deadlinePath.String(), badTimings(c))
-	for _, e := range backupErrors(c) {
+	for _, e := range slices.Concat(backupErrors(c), windowErrors(c)) {
 		add(v1.ReasonInvalidSpec, e.Field, e.ErrorBody())
 	}
 	if len(c.Status.Instances) > 0 { // a new cluster's are not known yet

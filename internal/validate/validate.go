@@ -53,6 +53,7 @@ var rules = []rule{
 	{"memory", memory},
 	{"availability", availability},
 	{"backup", backups},
+	{"switchover-window", switchoverWindow},
 	{"annotations", annotations},
 }
 

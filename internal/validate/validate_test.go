@@ -2,6 +2,8 @@ package validate
 
 import (
 	"math/rand"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -164,30 +166,42 @@ func TestVerdicts(t *testing.T) {
 		"shared buffers without a limit":             {after: cluster(buffers("256GB"))},
 		"a verification every Sunday":                {after: cluster(verified("0 4 * * 0"))},
 		"a verification that never comes":            {after: cluster(verified("0 0 30 2 *")), want: `spec.backup.verify.schedule: Invalid value: "0 0 30 2 *": never fires`},
-		"a verification at minute 61":                {after: cluster(verified("61 * * * *")), want: `spec.backup.verify.schedule: Invalid value: "61 * * * *": end of range (61)`},
-		"no room for the name of a verification":     {after: cluster(verified("@weekly"), func(c *v1.PostgresCluster) { c.Name = strings.Repeat("x", 46) }), want: "must have at most 45 characters with spec.backup.verify"},
-		"shared buffers over the limit":              {after: cluster(buffers("2GB"), limited("1Gi")), want: `spec.resources.limits.memory: Invalid value: "1Gi": PostgreSQL would need about 20`},
-		"a limit below the shared buffers":           {before: cluster(buffers("2GB"), limited("4Gi")), after: cluster(buffers("2GB"), limited("1Gi")), want: "lower them or raise the limit"},
-		"shared buffers that stay":                   {before: cluster(buffers("2GB"), limited("1Gi")), after: cluster(buffers("2GB"), limited("1Gi"), scaled)},
-		"fewer synchronous standbys than instances":  {after: cluster(synchronous(v1.SynchronousRequired, 2))},
-		"as many synchronous standbys as instances":  {after: cluster(synchronous(v1.SynchronousRequired, 3)), want: "spec.availability.synchronous.number: Invalid value: 3: must be less than spec.replicas (3)"},
-		"a number that is not in force":              {after: cluster(synchronous(v1.SynchronousNone, 5))},
-		"timings in the right relation":              {after: cluster(timed("2s", "5s", "8s"))},
-		"a deadline that is too late":                {after: cluster(timed("2s", "7s", "8s")), want: `spec.availability.renewDeadline: Invalid value: "7s"`},
-		"an interval that is too long":               {after: cluster(timed("3s", "5s", "8s")), want: "at least twice renewInterval (3s)"},
-		"a switchover to a standby":                  {before: cluster(running), after: cluster(running, annotated(naming.AnnotationSwitchover, "db-2"))},
-		"a switchover to the best":                   {before: cluster(running), after: cluster(running, annotated(naming.AnnotationSwitchover, "best"))},
-		"a switchover to nobody":                     {before: cluster(running), after: cluster(running, annotated(naming.AnnotationSwitchover, "db-7")), want: `metadata.annotations[pgsteward.io/switchover]: Invalid value: "db-7": there is no such instance; name one of db-2, db-3, or best`},
-		"a switchover to the primary":                {before: cluster(running), after: cluster(running, annotated(naming.AnnotationSwitchover, "db-1")), want: "is the primary already; name one of db-2, db-3"},
-		"a switchover that stays":                    {before: cluster(running, annotated(naming.AnnotationSwitchover, "db-7")), after: cluster(running, annotated(naming.AnnotationSwitchover, "db-7"), scaled)},
-		"a switchover before there is a standby":     {after: cluster(annotated(naming.AnnotationSwitchover, "best")), want: "there is no standby"},
-		"a fence":                                    {before: cluster(running), after: cluster(running, annotated(naming.AnnotationFenced, "db-1, db-3"))},
-		"a fence of nobody":                          {before: cluster(running), after: cluster(running, annotated(naming.AnnotationFenced, "db-1,db-9")), want: `"db-9": there is no such instance; name some of db-1, db-2, db-3, separated by commas, or * for all`},
-		"a fence of all":                             {before: cluster(running), after: cluster(running, annotated(naming.AnnotationFenced, "*")), warning: "nothing serves until the annotation is removed"},
-		"a fence of each":                            {before: cluster(running), after: cluster(running, annotated(naming.AnnotationFenced, "db-1,db-2,db-3")), warning: "every instance is fenced"},
-		"a forced failover":                          {before: cluster(running), after: cluster(running, annotated(naming.AnnotationForceFailover, "db-2"))},
-		"a forced failover to nobody":                {before: cluster(running), after: cluster(running, annotated(naming.AnnotationForceFailover, "2")), want: `metadata.annotations[pgsteward.io/force-failover]: Invalid value: "2"`},
-		"a parameter that was there before":          {before: cluster(with("wal_log_hints")), after: cluster(with("wal_log_hints"), scaled)},
+		"a window on Mars": {
+			after: cluster(func(c *v1.PostgresCluster) {
+				c.Spec.Upgrade.SwitchoverWindow = &v1.SwitchoverWindow{Schedule: "0 2 * * 6", TimeZone: "Mars/Olympus"}
+			}),
+			want: `spec.upgrade.switchoverWindow.timeZone: Invalid value: "Mars/Olympus": "Mars/Olympus" is not the name`,
+		},
+		"a window that never opens": {
+			after: cluster(func(c *v1.PostgresCluster) {
+				c.Spec.Upgrade.SwitchoverWindow = &v1.SwitchoverWindow{Schedule: "0 0 30 2 *"}
+			}),
+			want: `spec.upgrade.switchoverWindow.schedule: Invalid value: "0 0 30 2 *": never fires`,
+		},
+		"a verification at minute 61":               {after: cluster(verified("61 * * * *")), want: `spec.backup.verify.schedule: Invalid value: "61 * * * *": end of range (61)`},
+		"no room for the name of a verification":    {after: cluster(verified("@weekly"), func(c *v1.PostgresCluster) { c.Name = strings.Repeat("x", 46) }), want: "must have at most 45 characters with spec.backup.verify"},
+		"shared buffers over the limit":             {after: cluster(buffers("2GB"), limited("1Gi")), want: `spec.resources.limits.memory: Invalid value: "1Gi": PostgreSQL would need about 20`},
+		"a limit below the shared buffers":          {before: cluster(buffers("2GB"), limited("4Gi")), after: cluster(buffers("2GB"), limited("1Gi")), want: "lower them or raise the limit"},
+		"shared buffers that stay":                  {before: cluster(buffers("2GB"), limited("1Gi")), after: cluster(buffers("2GB"), limited("1Gi"), scaled)},
+		"fewer synchronous standbys than instances": {after: cluster(synchronous(v1.SynchronousRequired, 2))},
+		"as many synchronous standbys as instances": {after: cluster(synchronous(v1.SynchronousRequired, 3)), want: "spec.availability.synchronous.number: Invalid value: 3: must be less than spec.replicas (3)"},
+		"a number that is not in force":             {after: cluster(synchronous(v1.SynchronousNone, 5))},
+		"timings in the right relation":             {after: cluster(timed("2s", "5s", "8s"))},
+		"a deadline that is too late":               {after: cluster(timed("2s", "7s", "8s")), want: `spec.availability.renewDeadline: Invalid value: "7s"`},
+		"an interval that is too long":              {after: cluster(timed("3s", "5s", "8s")), want: "at least twice renewInterval (3s)"},
+		"a switchover to a standby":                 {before: cluster(running), after: cluster(running, annotated(naming.AnnotationSwitchover, "db-2"))},
+		"a switchover to the best":                  {before: cluster(running), after: cluster(running, annotated(naming.AnnotationSwitchover, "best"))},
+		"a switchover to nobody":                    {before: cluster(running), after: cluster(running, annotated(naming.AnnotationSwitchover, "db-7")), want: `metadata.annotations[pgsteward.io/switchover]: Invalid value: "db-7": there is no such instance; name one of db-2, db-3, or best`},
+		"a switchover to the primary":               {before: cluster(running), after: cluster(running, annotated(naming.AnnotationSwitchover, "db-1")), want: "is the primary already; name one of db-2, db-3"},
+		"a switchover that stays":                   {before: cluster(running, annotated(naming.AnnotationSwitchover, "db-7")), after: cluster(running, annotated(naming.AnnotationSwitchover, "db-7"), scaled)},
+		"a switchover before there is a standby":    {after: cluster(annotated(naming.AnnotationSwitchover, "best")), want: "there is no standby"},
+		"a fence":                                   {before: cluster(running), after: cluster(running, annotated(naming.AnnotationFenced, "db-1, db-3"))},
+		"a fence of nobody":                         {before: cluster(running), after: cluster(running, annotated(naming.AnnotationFenced, "db-1,db-9")), want: `"db-9": there is no such instance; name some of db-1, db-2, db-3, separated by commas, or * for all`},
+		"a fence of all":                            {before: cluster(running), after: cluster(running, annotated(naming.AnnotationFenced, "*")), warning: "nothing serves until the annotation is removed"},
+		"a fence of each":                           {before: cluster(running), after: cluster(running, annotated(naming.AnnotationFenced, "db-1,db-2,db-3")), warning: "every instance is fenced"},
+		"a forced failover":                         {before: cluster(running), after: cluster(running, annotated(naming.AnnotationForceFailover, "db-2"))},
+		"a forced failover to nobody":               {before: cluster(running), after: cluster(running, annotated(naming.AnnotationForceFailover, "2")), want: `metadata.annotations[pgsteward.io/force-failover]: Invalid value: "2"`},
+		"a parameter that was there before":         {before: cluster(with("wal_log_hints")), after: cluster(with("wal_log_hints"), scaled)},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -282,7 +296,13 @@ func TestDocumentation(t *testing.T) {
 	for _, r := range rules {
 		inOrder = append(inOrder, r.name)
 	}
-	require.Equal(t, []string{"version", "storage-class", "storage-growth", "image", "volumes", "names", "parameters", "memory", "availability", "backup", "annotations"}, inOrder)
+	text, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	var documented []string
+	for _, found := range regexp.MustCompile(`(?m)^//   - ([a-z-]+):`).FindAllSubmatch(text, -1) {
+		documented = append(documented, string(found[1]))
+	}
+	require.Equal(t, inOrder, documented)
 }
 
 // TestNeverPanics: whatever the spec and however little is known. What was not changed is never refused.
