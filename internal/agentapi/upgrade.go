@@ -9,8 +9,12 @@ const PathUpgradeSwitchover = "/v1/upgrade/switchover"
 // PathUpgradeExpect takes an UpgradeExpectRequest at the agent of the target, before writes are paused: 202, or 409 and why not.
 const PathUpgradeExpect = "/v1/upgrade/expect"
 
-// UpgradeProtocol is Status.UpgradeProtocol of agents that understand what is in this file.
-const UpgradeProtocol = 1
+// UpgradeProtocol is Status.UpgradeProtocol of agents that understand what is in this file. OldestUpgradeProtocol is that of those with
+// which an upgrade can be made all the same, but for MethodInPlace.
+const (
+	UpgradeProtocol       = 2
+	OldestUpgradeProtocol = 1
+)
 
 // Upgrade is what the agents are told of a major upgrade (Config.Upgrade). It is a state that they keep up, not a list of steps: an
 // agent that reads it for the first time, or again after a crash, does what is missing.
@@ -64,7 +68,7 @@ const (
 	MethodPhysical UpgradeMethod = "Physical"
 	// MethodLogical: the schema is dumped, and the tables are copied by logical replication.
 	MethodLogical UpgradeMethod = "Logical"
-	// MethodInPlace: the primary is stopped, and its data goes through pg_upgrade.
+	// MethodInPlace: the primary is stopped, and a standby that has everything goes through pg_upgrade; nothing follows by logical replication.
 	MethodInPlace UpgradeMethod = "InPlace"
 )
 
@@ -91,6 +95,8 @@ type SeedStage string
 const (
 	// SeedPreparing: publications, replica identities and slots are made on the source; or the data to begin with is copied.
 	SeedPreparing SeedStage = "Preparing"
+	// SeedStreaming: the old server streams as a standby, until the source has stopped for good (in place).
+	SeedStreaming SeedStage = "Streaming"
 	// SeedReplaying: the old server, of which nobody knows, replays to the slots' position (physical).
 	SeedReplaying SeedStage = "Replaying"
 	// SeedConverting: pg_upgrade runs (physical); initdb runs (logical).
@@ -188,10 +194,13 @@ type UpgradeSwitchoverRequest struct {
 	// Target is the detached instance, To its major: the same request goes either way.
 	Target string `json:"target"`
 	To     string `json:"to"`
-	// MaxPauseMillis is how long writes may pause; when that has passed before Target has everything, the primary opens again.
+	// MaxPauseMillis is how long writes may pause; when that has passed before Target has everything, the primary opens again. With
+	// Offline that is how long the primary may be stopped.
 	MaxPauseMillis int64 `json:"maxPauseMillis"`
 	// Reverse says that the way back is to be kept: the old primary follows the new one.
 	Reverse bool `json:"reverse"`
+	// Offline says that Target is a standby still, and becomes the detached instance while PostgreSQL is stopped here (in place).
+	Offline bool `json:"offline,omitempty"`
 }
 
 // UpgradeExpectRequest tells the detached instance that it is about to get the writes. It says to the kubelet that it is ready, for so
@@ -201,6 +210,9 @@ type UpgradeExpectRequest struct {
 	ID     string `json:"id"`
 	To     string `json:"to"`
 	Millis int64  `json:"millis"`
+	// Stopped is where the source has stopped (in place): the beginning of the record of its last checkpoint. The instance is to be
+	// converted as of there; it is not asked to be ready.
+	Stopped string `json:"stopped,omitempty"`
 }
 
 // UpgradeSwitchoverStatus is a change of the live generation as the agent of the old primary sees it.

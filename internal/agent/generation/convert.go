@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/pgsteward/pgsteward/internal/agent/datadir"
+	"github.com/pgsteward/pgsteward/internal/agent/supervise"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/postgres"
 )
@@ -51,7 +53,7 @@ func (p *Place) convert(ctx context.Context, m *Marker) error {
 // readyToConvert looks at what an earlier run has left, and for room.
 func (p *Place) readyToConvert(ctx context.Context, m *Marker) error {
 	if m.Linked {
-		if p.isLinked() {
+		if p.isLinked() || m.Method == agentapi.MethodInPlace { // a source that is stopped cannot be asked what to begin again with
 			return over(reasonConvert, "pg_upgrade was interrupted when it had begun to link the data files; the data is copied anew")
 		}
 		if err := os.RemoveAll(p.New.Seeding()); err != nil {
@@ -83,13 +85,14 @@ func (p *Place) isLinked() bool {
 }
 
 func (p *Place) runConversion(ctx context.Context, m *Marker) error {
-	seeding := p.New.Seeding()
-	if err := p.New.WriteFile(filepath.Join(seeding, "pg_hba.conf"), []byte(localTrust)); err != nil {
+	if err := p.trustAlone(); err != nil {
 		return err
 	}
-	p.Progress("checking with pg_upgrade")
-	if err := p.pgUpgrade(ctx, "--check"); err != nil {
-		return err
+	if m.Method != agentapi.MethodInPlace { // of which the standby was checked: pg_upgrade itself looks again before it links
+		p.Progress("checking with pg_upgrade")
+		if err := p.pgUpgrade(ctx, "--check"); err != nil {
+			return err
+		}
 	}
 	m.Linked = true
 	if err := m.Write(p.New); err != nil {
@@ -99,8 +102,35 @@ func (p *Place) runConversion(ctx context.Context, m *Marker) error {
 	return p.pgUpgrade(ctx)
 }
 
-// pgUpgrade runs it. What it says is the end of the attempt: it would say it again.
+// trustAlone lets pg_upgrade into the new system.
+func (p *Place) trustAlone() error {
+	return p.New.WriteFile(filepath.Join(p.New.Seeding(), "pg_hba.conf"), []byte(localTrust))
+}
+
+// checkStandby has pg_upgrade look at the old server, which runs as a standby: of a server that runs it needs nothing but answers.
+func (p *Place) checkStandby(ctx context.Context) error {
+	if err := p.trustAlone(); err != nil {
+		return err
+	}
+	p.Progress("checking with pg_upgrade")
+	defer supervise.EndIn(p.New.Seeding(), stopOldBound) // which it starts, and leaves behind when it is ended
+	return p.runPgUpgrade(ctx, "--check", fmt.Sprintf("--new-port=%d", p.Port+1))
+}
+
+// pgUpgrade runs it while no server works on either data directory.
 func (p *Place) pgUpgrade(ctx context.Context, more ...string) error {
+	if err := p.endAll(); err != nil {
+		return err
+	}
+	err := p.runPgUpgrade(ctx, more...)
+	if ctx.Err() != nil {
+		return errors.Join(err, p.endAll())
+	}
+	return err
+}
+
+// runPgUpgrade runs it. What it says is the end of the attempt: it would say it again.
+func (p *Place) runPgUpgrade(ctx context.Context, more ...string) error {
 	program, err := p.program("pg_upgrade")
 	if err != nil {
 		return over(reasonImage, err.Error())
@@ -109,8 +139,8 @@ func (p *Place) pgUpgrade(ctx context.Context, more ...string) error {
 	if err != nil {
 		return over(reasonImage, err.Error())
 	}
-	if err := errors.Join(p.endAll(), os.RemoveAll(filepath.Join(p.New.Seeding(), "pg_upgrade_output.d"))); err != nil {
-		return err
+	if err := os.RemoveAll(filepath.Join(p.New.Seeding(), "pg_upgrade_output.d")); err != nil {
+		return fmt.Errorf("removing what pg_upgrade wrote before: %w", err)
 	}
 	cmd := p.Children.Command(ctx, program, append([]string{
 		"--old-bindir=" + filepath.Dir(old), "--new-bindir=" + filepath.Dir(program),
@@ -130,7 +160,7 @@ func (p *Place) pgUpgrade(ctx context.Context, more ...string) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return errors.Join(context.Cause(ctx), p.endAll())
+		return context.Cause(ctx)
 	}
 	return over(reasonConvert, fmt.Sprintf("pg_upgrade: %v: %s%s", err, withoutGood(said.String()), p.complaints()))
 }

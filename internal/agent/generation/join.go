@@ -22,6 +22,9 @@ func (p *Place) Join(ctx context.Context) error {
 }
 
 func (p *Place) join(ctx context.Context, m *Marker) error {
+	if m.Method == agentapi.MethodInPlace {
+		return p.finishInPlace(ctx, m)
+	}
 	if err := p.identify(ctx, m); err != nil {
 		return err
 	}

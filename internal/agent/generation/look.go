@@ -30,7 +30,11 @@ func (p *Place) Look(ctx context.Context) (agentapi.SeedStatus, error) {
 			err = p.releaseAtSource(ctx, m)
 		}
 	case agentapi.SeedJoining, agentapi.SeedFollowing:
-		err = p.lookFollowing(ctx, m, &status)
+		if m.Method != agentapi.MethodInPlace {
+			err = p.lookFollowing(ctx, m, &status)
+		}
+	case agentapi.SeedStreaming:
+		err = p.lookStreaming(ctx, m, &status)
 	case agentapi.SeedPreparing, agentapi.SeedReplaying, agentapi.SeedConverting, agentapi.SeedFailed:
 	}
 	return status, err

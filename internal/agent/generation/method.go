@@ -21,9 +21,14 @@ func (p *Place) choose(ctx context.Context, m *Marker) (agentapi.UpgradeMethod, 
 		return agentapi.MethodLogical, "spec.upgrade.method says so", nil
 	}
 	why, err := p.notPhysical(ctx, m)
+	inPlace := p.Upgrade.Method == agentapi.MethodInPlace
 	switch {
 	case err != nil:
 		return "", "", err
+	case inPlace && why == "":
+		return agentapi.MethodInPlace, "spec.upgrade.method says so", nil
+	case inPlace:
+		return "", "", over(reasonMethod, "spec.upgrade.method is InPlace, and cannot be: "+why)
 	case why == "":
 		return agentapi.MethodPhysical, "both images have what pg_upgrade needs", nil
 	case p.Upgrade.Method == agentapi.MethodPhysical:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgsteward/pgsteward/internal/agent/supervise"
+	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/naming"
 	"github.com/pgsteward/pgsteward/internal/postgres"
 )
@@ -42,6 +44,24 @@ const localTrust = "local all all trust\nlocal replication all trust\n"
 
 // configureOld makes the old data directory one that replays to the position, and then is a primary of which nobody knows.
 func (p *Place) configureOld(m *Marker, minimums map[string]int) error {
+	settings := postgres.Parameters{
+		// Nobody asks it before it is promoted, so that no setting must be as great as the primary's but one, without which prepared
+		// transactions could not be replayed.
+		"hot_standby": "off", "max_prepared_transactions": fmt.Sprint(minimums["max_prepared_transactions"]),
+		// Nothing may work by itself on data that was promoted: no subscription, no scheduled job.
+		"max_logical_replication_workers": "0", "max_worker_processes": "0", "autovacuum": "off", "synchronous_standby_names": "",
+		"recovery_target_timeline": "latest", "default_transaction_read_only": "off", "restart_after_crash": "off",
+	}
+	if m.Method != agentapi.MethodInPlace { // which is replayed to the end
+		maps.Copy(settings, postgres.Parameters{
+			"recovery_target_lsn": m.Position, "recovery_target_inclusive": "off", "recovery_target_action": "promote",
+		})
+	}
+	return p.writeOld(m, settings)
+}
+
+// writeOld configures the old server: it has no network, and streams from the source.
+func (p *Place) writeOld(m *Marker, more postgres.Parameters) error {
 	dir := p.Old.Dir()
 	path := filepath.Join(dir, "postgresql.conf")
 	content, err := os.ReadFile(path)
@@ -54,14 +74,8 @@ func (p *Place) configureOld(m *Marker, minimums map[string]int) error {
 		"hba_file": filepath.Join(dir, "pg_hba.conf"), "ident_file": filepath.Join(dir, "pg_ident.conf"), "ssl": "off",
 		"logging_collector": "off", "log_destination": "stderr", "lc_messages": "C", "archive_mode": "off",
 		"primary_conninfo": p.Replication(m.Source), "primary_slot_name": p.slot(), "restore_command": "", "recovery_min_apply_delay": "0",
-		// Nobody asks it before it is promoted, so that no setting must be as great as the primary's but one, without which prepared
-		// transactions could not be replayed.
-		"hot_standby": "off", "max_prepared_transactions": fmt.Sprint(minimums["max_prepared_transactions"]),
-		// Nothing may work by itself on data that was promoted: no subscription, no scheduled job.
-		"max_logical_replication_workers": "0", "max_worker_processes": "0", "autovacuum": "off", "synchronous_standby_names": "",
-		"recovery_target_lsn": m.Position, "recovery_target_inclusive": "off", "recovery_target_action": "promote",
-		"recovery_target_timeline": "latest", "default_transaction_read_only": "off", "restart_after_crash": "off",
 	}
+	maps.Copy(settings, more)
 	for name, content := range map[string]string{
 		"postgresql.conf": before + ours + settings.String(), "postgresql.auto.conf": "", "pg_hba.conf": localTrust, "pg_ident.conf": "",
 	} {
@@ -122,11 +136,6 @@ var errOldEnded = errors.New("the old server has ended by itself")
 
 // connectOld waits until the old server takes connections: until it is promoted.
 func (p *Place) connectOld(ctx context.Context, ended chan error, waiting func()) (*pgx.Conn, error) {
-	config, err := pgx.ParseConfig(fmt.Sprintf("host=%s port=%d user=%s dbname=template1 sslmode=disable", p.alone(), p.Port, naming.Superuser))
-	if err != nil {
-		return nil, err
-	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	ticker := time.NewTicker(oldInterval)
 	defer ticker.Stop()
 	for {
@@ -138,10 +147,20 @@ func (p *Place) connectOld(ctx context.Context, ended chan error, waiting func()
 		case <-ticker.C:
 		}
 		waiting()
-		if c, err := pgx.ConnectConfig(ctx, config); err == nil {
+		if c, err := p.dialOld(ctx); err == nil {
 			return c, nil
 		}
 	}
+}
+
+// dialOld opens a connection to the old server.
+func (p *Place) dialOld(ctx context.Context) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(fmt.Sprintf("host=%s port=%d user=%s dbname=template1 sslmode=disable", p.alone(), p.Port, naming.Superuser))
+	if err != nil {
+		return nil, err
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	return pgx.ConnectConfig(ctx, config)
 }
 
 func errOrNil(err error) error {

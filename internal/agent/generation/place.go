@@ -37,6 +37,8 @@ type Place struct {
 	// programs; Replication is the one of a physical standby.
 	Conninfo    func(instance, database string) string
 	Replication func(instance string) string
+	// Stopped is where the source has stopped for this attempt (in place); empty: it has not.
+	Stopped func() string
 	// Progress says what is being done just now, for people. It may be called often.
 	Progress func(step string)
 }

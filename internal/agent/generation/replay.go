@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/postgres"
 )
 
@@ -15,6 +16,8 @@ const (
 	advanceBound = 10 * time.Minute
 	// pageHeader is how much of a page of WAL no record is in, at most (SizeOfXLogLongPHD).
 	pageHeader = 40
+	// lastRecord is how long the record of a checkpoint is, at most: 114 bytes up to now.
+	lastRecord = 128
 )
 
 // replay lets the old server replay to exactly the position, and promotes it: then the old data directory is a primary's that was shut
@@ -36,6 +39,9 @@ func (p *Place) replay(ctx context.Context, m *Marker) error {
 	var timeline int64
 	said := time.Time{}
 	err = p.withOld(ctx, func() {
+		if m.Method == agentapi.MethodInPlace {
+			p.promoteOld(ctx)
+		}
 		if time.Since(said) < time.Second {
 			return
 		}
@@ -70,9 +76,23 @@ func (p *Place) checkReplayed(m *Marker, timeline int64) error {
 		return err
 	}
 	end := history.Start()
-	if end > position || position-end > pageHeader {
+	exact := end <= position && position-end <= pageHeader
+	if m.Method == agentapi.MethodInPlace { // the record at the position is the last that the source wrote, and is replayed as well
+		exact = end > position && end-position <= lastRecord+pageHeader
+	}
+	if !exact {
 		return over(reasonReplay, fmt.Sprintf("the copy was replayed to %s and not to %s", end, position))
 	}
 	p.Log.Info("The copy has replayed to the position", "position", m.Position, "timeline", timeline)
 	return nil
+}
+
+// promoteOld asks the old server to become a primary when it has replayed all that is here. One that has just started, or was asked before,
+// refuses; it is asked again.
+func (p *Place) promoteOld(ctx context.Context) {
+	program, err := p.oldProgram("pg_ctl")
+	if err != nil {
+		return // the server was found beside it
+	}
+	_ = p.Children.Run(p.Children.Command(ctx, program, "promote", "--no-wait", "--silent", "--pgdata="+p.Old.Dir()))
 }

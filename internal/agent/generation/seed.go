@@ -92,6 +92,9 @@ func (p *Place) enter(m *Marker, stage agentapi.SeedStage) error {
 }
 
 func (p *Place) makeBy(ctx context.Context, m *Marker) error {
+	if m.Method == agentapi.MethodInPlace && m.Stage != agentapi.SeedPreparing {
+		return p.makeInPlace(ctx, m) // the source may have stopped, and can be asked nothing
+	}
 	if err := p.identify(ctx, m); err != nil {
 		return err
 	}
@@ -106,8 +109,12 @@ func (p *Place) makeBy(ctx context.Context, m *Marker) error {
 			return err
 		}
 	}
-	if m.Method == agentapi.MethodLogical {
+	switch m.Method {
+	case agentapi.MethodLogical:
 		return p.makeByCopy(ctx, m)
+	case agentapi.MethodInPlace:
+		return p.makeInPlace(ctx, m)
+	case agentapi.MethodPhysical:
 	}
 	return p.makePhysical(ctx, m)
 }
@@ -142,12 +149,19 @@ func (p *Place) makePhysical(ctx context.Context, m *Marker) error {
 			return err
 		}
 	}
+	return p.makeOf(ctx, m)
+}
+
+// makeOf makes the new data of the old as it was at the position.
+func (p *Place) makeOf(ctx context.Context, m *Marker) error {
 	if m.Stage == agentapi.SeedReplaying {
 		if err := p.replay(ctx, m); err != nil {
 			return err
 		}
-		if err := p.advanceSlots(ctx, m); err != nil {
-			return err
+		if m.Method == agentapi.MethodPhysical {
+			if err := p.advanceSlots(ctx, m); err != nil {
+				return err
+			}
 		}
 		if err := p.enter(m, agentapi.SeedConverting); err != nil {
 			return err
