@@ -184,6 +184,8 @@ type memory struct {
 	outside bool
 	// expected is until when the writes are expected here, although it is outside; nil: they are not.
 	expected atomic.Pointer[time.Time]
+	// stoppedAt is where the source of this instance's data has stopped, so that it can be converted; nil: it has not.
+	stoppedAt atomic.Pointer[agentapi.UpgradeExpectRequest]
 	// labelled are the roles that were put on Pods last, as a text.
 	labelled     string
 	labelledAt   time.Time
@@ -342,7 +344,7 @@ func (a *Agent) shutdown(ctx context.Context) {
 	a.log.Info("Stopping")
 	began := time.Now()
 	a.gave = false // what it gave away in an earlier switchover
-	for _, task := range []*task{a.switching.task, a.upgradeWork.task, a.besides.work, a.besides.look, a.besides.keep, a.seed, a.setup, a.labels, a.slots} {
+	for _, task := range []*task{a.switching.task, a.upgradeWork.task, a.upgradeWork.statistics, a.besides.work, a.besides.look, a.besides.keep, a.seed, a.setup, a.labels, a.slots} {
 		task.stop()
 	}
 	a.stopBackups()

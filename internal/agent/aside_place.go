@@ -23,9 +23,10 @@ func (a *Agent) place(context.Context) *generation.Place {
 		RunDirectory: a.options.Paths.Run, Port: a.options.Ports.Postgres,
 		Local:    a.openLocal,
 		Progress: func(step string) { a.said.Store(&step) },
+		Stopped:  func() string { return "" },
 	}
 	if u := a.config.Upgrade; u != nil {
-		place.Upgrade = *u
+		place.Upgrade, place.Stopped = *u, func() string { return a.sourceStopped(place.Upgrade.ID) }
 		if from, err := strconv.Atoi(u.From); err == nil {
 			place.Old = a.volumeOf(from)
 		}

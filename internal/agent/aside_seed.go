@@ -98,7 +98,7 @@ func (a *Agent) originRound(ctx context.Context, w *world) outcome {
 		return outcome{state: agentapi.StateFailed, problem: back.Problem}
 	}
 	result, running := a.runDetached(ctx, w)
-	if !running || w.view.Holder == "" {
+	if !running || w.view.Holder == "" || a.config.Upgrade.Method == agentapi.MethodInPlace { // after which nothing goes back
 		return result
 	}
 	place := a.place(ctx)

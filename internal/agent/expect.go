@@ -37,6 +37,9 @@ func (a *Agent) announce(ctx context.Context, request agentapi.UpgradeSwitchover
 
 // askUpgradeExpect makes this instance ready for the kubelet, for a while.
 func (a *Agent) askUpgradeExpect(request agentapi.UpgradeExpectRequest) error {
+	if request.Stopped != "" {
+		return a.askUpgradeStopped(request)
+	}
 	status, _ := a.board.Status()
 	switch {
 	case status.Upgrade == nil || request.ID == "" || status.Upgrade.ID != request.ID:

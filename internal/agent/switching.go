@@ -92,7 +92,7 @@ func (s *switching) isClosed() bool {
 func (s *switching) sendsTo() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed || !s.inForce || s.request == nil {
+	if !s.closed || !s.inForce || s.request == nil || s.request.Offline { // who is converted first takes none for long
 		return ""
 	}
 	return s.request.Target
@@ -184,7 +184,11 @@ func (a *Agent) keepSwitching(ctx context.Context, w *world) {
 	goesOn := request.Reverse || request.To == a.config.Upgrade.From
 	s.set(func(s *switching) { s.holds = goesOn || a.archivingFails() })
 	s.task = a.begin(ctx, "switch", func(ctx context.Context) error {
-		pause, err := a.runSwitch(ctx, place, *request, members, volume)
+		run := a.runSwitch
+		if request.Offline {
+			run = a.runOffline
+		}
+		pause, err := run(ctx, place, *request, members, volume)
 		s.end(pause, err)
 		return err
 	})
@@ -222,7 +226,7 @@ func (a *Agent) runSwitch(ctx context.Context, place *generation.Place, request 
 		},
 		Confirm: a.leaseKeeper().Confirm,
 		Close:   a.closeClients,
-		Stop:    func(ctx context.Context) error { return a.stopForSwitch(ctx, volume) },
+		Stop:    func(ctx context.Context) error { return a.stopForSwitch(ctx, volume, lingerBound) },
 		NextXID: func() (uint64, error) {
 			found, err := volume.Inspect()
 			if err == nil && !found.Control.StoppedCleanly() {
@@ -331,7 +335,7 @@ func (a *Agent) noteClosed(w *world) {
 // WAL senders send the rest, and the archiver archives it. Whoever has not received it soon after gets it when this server goes on; without
 // that, one standby that does not answer would hold up the writes until wal_sender_timeout. An end by force is an orderly one then. A checkpoint that
 // takes long is not cut off: to recover without it would take longer.
-func (a *Agent) stopForSwitch(ctx context.Context, volume *datadir.Volume) error {
+func (a *Agent) stopForSwitch(ctx context.Context, volume *datadir.Volume, linger time.Duration) error {
 	a.switching.set(func(s *switching) { s.stopped = true })
 	a.server.Stop(supervise.Fast)
 	a.poke()
@@ -353,7 +357,7 @@ func (a *Agent) stopForSwitch(ctx context.Context, volume *datadir.Volume) error
 				written = time.Time{}
 			case written.IsZero():
 				written = now
-			case now.Sub(written) > lingerBound && a.server.Snapshot().Stopping == supervise.Fast:
+			case now.Sub(written) > linger && a.server.Snapshot().Stopping == supervise.Fast:
 				a.log.Warn("PostgreSQL has written its last checkpoint and does not end: ending it", "since", written)
 				a.server.Stop(supervise.Immediate)
 			}

@@ -37,7 +37,7 @@ func TestStopForSwitch(t *testing.T) { //nolint:paralleltest // it takes the mac
 	volume := datadir.NewVolume(first.paths.Data, c.major, nil)
 	first.agent.switching.set(func(s *switching) { s.holds = true })
 	began := time.Now()
-	require.NoError(t, first.agent.stopForSwitch(t.Context(), volume))
+	require.NoError(t, first.agent.stopForSwitch(t.Context(), volume, lingerBound))
 	assert.Less(t, time.Since(began), fastStopBound/2)
 	found, err := volume.Inspect()
 	require.NoError(t, err)

@@ -248,3 +248,76 @@ func (a *testAgent) watchReady() (lost func() []string) {
 	})
 	return func() []string { stop(); watching.Wait(); return reasons }
 }
+
+// TestUpgradeInPlace: writes stop while a standby that has everything is converted. What logical replication does not carry comes along.
+// If the standby cannot be converted, the old version has the writes again; then it is made anew, and goes through.
+func TestUpgradeInPlace(t *testing.T) { //nolint:paralleltest // it takes the machine
+	c := newUpgradeCluster(t, 2, 15, 17)
+	first, second := c.start("db-1"), c.start("db-2")
+	first.awaitReady(agentapi.RolePrimary)
+	second.awaitReady(agentapi.RoleStandby)
+	for _, statement := range []string{
+		"CREATE TABLE written (n int)", "ALTER TABLE written OWNER TO app", "SELECT lo_from_bytea(4711, 'large')", "CREATE SEQUENCE s START 42",
+	} {
+		_, err := first.query("app", statement)
+		require.NoError(t, err)
+	}
+	w := c.write()
+	streaming := func(id string) {
+		c.change(func(config *agentapi.Config) {
+			config.Upgrade = &agentapi.Upgrade{ID: id, From: "15", To: "17", Seed: "db-2", Method: agentapi.MethodInPlace}
+			config.Members[1].Version = "17"
+		})
+		second = c.repod("db-2")
+		second.await(upgradeBound, "streaming", func(s agentapi.Status) bool {
+			return s.Upgrade != nil && s.Upgrade.Seed != nil && s.Upgrade.Seed.Stage == agentapi.SeedStreaming && s.Upgrade.Seed.Streaming &&
+				s.Upgrade.Seed.LagBytes != nil && *s.Upgrade.Seed.LagBytes < 1<<20
+		})
+	}
+
+	// What pg_upgrade refuses, and was not there when the seed looked.
+	streaming("a1b2c1")
+	_, err := first.query("app", "CREATE TABLE odd (kind regcollation)")
+	require.NoError(t, err)
+	request := agentapi.UpgradeSwitchoverRequest{ID: "a1b2c1", Target: "db-2", To: "17", MaxPauseMillis: upgradeBound.Milliseconds(), Offline: true}
+	require.NoError(t, c.client(naming.OperatorUser).UpgradeSwitchover(t.Context(), first.address, request))
+	status := first.await(upgradeBound, "done with the switchover", func(s agentapi.Status) bool {
+		return s.Upgrade != nil && s.Upgrade.Switchover != nil && s.Upgrade.Switchover.Ended != nil
+	})
+	assert.Contains(t, status.Upgrade.Switchover.Refused, "public.odd.kind", "pg_upgrade's own words")
+	first.awaitReady(agentapi.RolePrimary)
+	acked := w.acknowledged()
+	require.Eventually(t, func() bool { return len(w.acknowledged()) > len(acked)+50 }, long, often, "writes go on")
+	_, err = first.query("app", "DROP TABLE odd")
+	require.NoError(t, err)
+
+	streaming("a1b2c2")
+	request.ID = "a1b2c2"
+	ctx, cancel := context.WithTimeout(t.Context(), short)
+	defer cancel()
+	require.NoError(t, c.client(naming.OperatorUser).UpgradeSwitchover(ctx, first.address, request))
+	status = first.await(upgradeBound, "done with the switchover", func(s agentapi.Status) bool {
+		return s.Upgrade != nil && s.Upgrade.Switchover != nil && s.Upgrade.ID == "a1b2c2" && s.Upgrade.Switchover.Ended != nil && s.Upgrade.Switchover.Since.After(status.Upgrade.Switchover.Since)
+	})
+	require.Empty(t, status.Upgrade.Switchover.Refused)
+	second.awaitReady(agentapi.RolePrimary)
+	assert.Equal(t, "17", c.lease.annotation(naming.AnnotationVersion))
+	c.change(func(config *agentapi.Config) {
+		config.Version, config.Members[0].Version, config.Upgrade.Origin, config.Upgrade.Retire = "17", "15", "db-1", true
+		config.SystemIdentifier = second.status().SystemIdentifier
+	})
+	acked = w.acknowledged()
+	require.Eventually(t, func() bool { return len(w.acknowledged()) > len(acked)+50 }, long, often, "writes go on")
+	w.end()
+	w.assertIn(second, w.acknowledged())
+	for query, want := range map[string]string{
+		"SELECT convert_from(lo_get(4711), 'UTF8')": "large", "SELECT nextval('s')::text": "42",
+		"SELECT (current_setting('server_version_num')::int / 10000)::text": "17",
+	} {
+		got, err := second.query("app", query)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	second.await(upgradeBound, "retired", func(s agentapi.Status) bool { return s.Upgrade != nil && s.Upgrade.Retired })
+	t.Logf("%d rows; writes paused: %v", len(w.acknowledged()), w.pauses)
+}

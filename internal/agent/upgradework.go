@@ -13,6 +13,7 @@ import (
 func (a *Agent) serveUpgrade(ctx context.Context, w *world) {
 	a.keepSwitching(ctx, w)
 	a.checkUpgrade(ctx, w)
+	a.analyze(ctx)
 	u, work := a.config.Upgrade, &a.upgradeWork
 	live := strconv.Itoa(a.major)
 	key := work.duty(u, live, w.server.PID)
@@ -45,12 +46,32 @@ func (a *Agent) serveUpgrade(ctx context.Context, w *world) {
 	})
 }
 
+// analyze makes all statistics after an upgrade in place, which brings coarse ones only. Nothing waits for it, and it is not tried again: what it
+// could not do for one table it could not do the next time, and has done for the others.
+func (a *Agent) analyze(ctx context.Context) {
+	u, work := a.config.Upgrade, &a.upgradeWork
+	if err, isNew := work.statistics.result(); isNew {
+		work.analyzed = work.statistics.name
+		if err != nil {
+			a.log.Warn("Not all statistics could be made after a major upgrade", "error", err)
+		}
+	}
+	if u == nil || !u.Retire || u.Method != agentapi.MethodInPlace || work.analyzed == u.ID || !work.statistics.isSettled() {
+		return
+	}
+	local := a.place(ctx).Local
+	work.statistics = a.begin(ctx, u.ID, func(ctx context.Context) error { return generation.AnalyzeAll(ctx, local) })
+}
+
 // upgradeWork is what the live primary does for a major upgrade.
 type upgradeWork struct {
 	task    *task
 	at      time.Time
 	done    string
 	retired bool
+	// statistics makes those; analyzed is the upgrade after which that was done.
+	statistics *task
+	analyzed   string
 	// last is the upgrade that something was made here for last: what was removed before it is not all that is to be removed.
 	last string
 }
