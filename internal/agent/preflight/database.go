@@ -76,7 +76,7 @@ var databaseChecks = slices.Concat(followChecks, objectChecks, convertChecks)
 // followChecks are about what logical replication does not carry.
 var followChecks = []check{
 	{
-		name: "ReservedNames", severity: agentapi.SeverityBlocker, applies: Input.follows,
+		name: "ReservedNames", severity: agentapi.SeverityBlocker,
 		query: ForeignSchema + ` UNION ALL ` + ForeignPublication, message: reservedNames,
 	},
 	{
@@ -150,7 +150,7 @@ var followChecks = []check{
 			"Have them owned by a superuser (ALTER FUNCTION … OWNER TO), drop what uses them, or do without a way back: rollbackWindow: \"0\"",
 	},
 	{
-		name: "UnloggedTables", severity: agentapi.SeverityWarning, applies: Input.follows,
+		name: "UnloggedTables", severity: agentapi.SeverityWarning,
 		query:   relation + userRelations + `WHERE c.relkind = 'r' AND c.relpersistence = 'u'`,
 		message: "Unlogged tables are empty on the new server: fill them again, or ALTER TABLE … SET LOGGED before",
 	},

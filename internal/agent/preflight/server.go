@@ -24,7 +24,7 @@ const reservedNames = "Names that pgsteward needs for itself during an upgrade, 
 // serverChecks are looked for once.
 var serverChecks = []check{
 	{
-		name: "ReservedNames", severity: agentapi.SeverityBlocker, applies: Input.follows,
+		name: "ReservedNames", severity: agentapi.SeverityBlocker,
 		query: `SELECT format('role %I', r.rolname) FROM pg_roles r WHERE r.rolname = '` + naming.UpgradeUser + `'
 			AND (NOT r.rolsuper OR EXISTS (SELECT FROM pg_auth_members m WHERE m.roleid = r.oid))`,
 		message: reservedNames,
@@ -67,7 +67,7 @@ var serverChecks = []check{
 		message: "Transactions that have run for more than ten minutes lock what they have read: setting the replica identity of such a table waits for them",
 	},
 	{
-		name: "LogicalSlots", severity: agentapi.SeverityBlocker, applies: func(in Input) bool { return in.follows() || in.From < 17 },
+		name: "LogicalSlots", severity: agentapi.SeverityBlocker,
 		query:   `SELECT format('%I (%I)', slot_name, database) FROM pg_replication_slots WHERE slot_type = 'logical' AND NOT temporary AND NOT ` + OfCopies + ` AND slot_name` + notOurs,
 		message: "Logical replication slots are not carried over, since positions are other ones in the new system: let their consumers read everything, drop them (SELECT pg_drop_replication_slot('…')), and make them anew after the upgrade",
 	},
@@ -82,9 +82,14 @@ var serverChecks = []check{
 		message: "What a subscription brings is not passed on to the new server, which would subscribe a second time: drop the subscription, and make it anew after the upgrade",
 	},
 	{
-		name: "SubscriptionsInPlace", severity: agentapi.SeverityWarning, applies: func(in Input) bool { return !in.follows() },
+		name: "Subscriptions", severity: agentapi.SeverityBlocker, applies: func(in Input) bool { return !in.follows() && in.From < 17 },
 		query:   `SELECT format('%I (%I)', subname, datname) FROM pg_subscription JOIN pg_database d ON d.oid = subdbid`,
-		message: "Subscriptions are disabled by pg_upgrade: enable them, and refresh their publications, after the upgrade",
+		message: "pg_upgrade does not carry over how far a subscription has come before 17: drop the subscription, and make it anew after the upgrade",
+	},
+	{
+		name: "SubscriptionsInPlace", severity: agentapi.SeverityWarning, applies: func(in Input) bool { return !in.follows() && in.From >= 17 },
+		query:   `SELECT format('%I (%I)', subname, datname) FROM pg_subscription JOIN pg_database d ON d.oid = subdbid`,
+		message: "Subscriptions are disabled by pg_upgrade: enable them after the upgrade",
 	},
 	{
 		name: "RemovedSettings", severity: agentapi.SeverityBlocker,
