@@ -14,7 +14,7 @@ const (
 	UpgradePhysical UpgradeMethod = "Physical"
 	// UpgradeLogical copies the schema and all tables.
 	UpgradeLogical UpgradeMethod = "Logical"
-	// UpgradeInPlace stops the cluster and takes the primary through pg_upgrade.
+	// UpgradeInPlace stops the primary and takes a standby that has everything through pg_upgrade.
 	UpgradeInPlace UpgradeMethod = "InPlace"
 )
 
@@ -39,8 +39,9 @@ type RollbackWindow string
 
 // UpgradeSpec says how the cluster goes to another major version when spec.version changes.
 type UpgradeSpec struct {
-	// method: Automatic, Physical (a standby goes through pg_upgrade), Logical (schema and tables are copied) or InPlace (the
-	// cluster is stopped and its primary goes through pg_upgrade; there is no way back after its first start).
+	// method: Automatic, Physical (a standby goes through pg_upgrade, and follows), Logical (schema and tables are copied) or InPlace
+	// (the primary is stopped while a standby that has everything goes through pg_upgrade, for 30 minutes at most: everything is carried
+	// over, but rows of unlogged tables; there is no way back, whatever rollbackWindow says, and maxWritePause does not apply).
 	// +kubebuilder:default=Automatic
 	// +optional
 	Method UpgradeMethod `json:"method,omitempty"`
@@ -229,7 +230,7 @@ type UpgradeStatus struct {
 	// +optional
 	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
 
-	// rollbackUntil is until when setting version back loses no write.
+	// rollbackUntil is until when setting version back loses no write; with method InPlace there is no such time.
 	// +optional
 	RollbackUntil *metav1.Time `json:"rollbackUntil,omitempty"`
 

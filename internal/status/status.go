@@ -179,6 +179,8 @@ func phase(in Input, s *v1.PostgresClusterStatus) v1.Phase {
 		return v1.PhaseDeleting
 	case in.Decision.Stopped:
 		return v1.PhaseSuspended
+	case in.Decision.Rule == "upgrade" && s.Upgrade != nil && s.Upgrade.Phase == v1.UpgradeSwitchingOver: // in place it takes minutes
+		return v1.PhaseUpgrading
 	case serves && (in.Decision.Rule == "upgrade" || s.Upgrade != nil && s.Upgrade.Surge):
 		return v1.PhaseUpgrading
 	case ready.Status == metav1.ConditionTrue:

@@ -12,7 +12,9 @@ import (
 func (p *pass) switched() {
 	f, u := p.f, p.u
 	if u.SwitchedOverAt == nil {
-		u.SwitchedOverAt, u.RollbackUntil = at(f.Now), at(f.Now.Add(f.Upgrade.Window))
+		if u.SwitchedOverAt = at(f.Now); !p.offline() {
+			u.RollbackUntil = at(f.Now.Add(p.window()))
+		}
 		u.Origin, u.AskedAt, u.RetryAt, u.Refusals, u.LagBytes = u.Source, nil, nil, 0, nil
 		p.pauseOf(u.Origin, u.To)
 		p.say(v1.UpgradeObserve, "%s takes the writes", u.To)
@@ -25,11 +27,17 @@ func (p *pass) switched() {
 		return
 	}
 	closed := p.wayBackLost()
+	if p.offline() {
+		closed = "nothing follows the new version after the method InPlace"
+	}
 	if f.Version == u.From {
 		p.rollBack(closed)
 		return
 	}
 	switch {
+	case p.offline():
+		p.say(v1.UpgradeRetire, "there is no way back from the method InPlace, so that the old data is dropped")
+		p.step.Recheck = soon
 	case closed != "":
 		u.LastFailure = "the way back is closed: " + closed
 		p.say(v1.UpgradeRetire, "the way back is closed, since %s", closed)
@@ -245,7 +253,7 @@ func (p *pass) revert() {
 	case f.Version != u.To:
 		p.finish(v1.UpgradeRolledBack, "the upgrade from %s to %s was called off", u.From, u.To)
 	case u.Attempt >= maxAttempts:
-		p.finish(v1.UpgradeFailed, "the upgrade from %s to %s failed %d times, the last time since %s", u.From, u.To, u.Attempt, u.LastFailure)
+		p.finish(v1.UpgradeFailed, "the upgrade from %s to %s failed, and is not tried again by itself, since %s", u.From, u.To, u.LastFailure)
 	default:
 		u.RetryAt = at(f.Now.Add(attemptPause << (u.Attempt - 1)))
 		u.Progress, u.ProgressAt, u.SwitchedOverAt, u.RollbackUntil = "", nil, nil, nil

@@ -17,7 +17,7 @@ func (p *pass) attempt() {
 	f, u := p.f, p.u
 	if f.Version == u.From {
 		if u.AskedAt != nil { // the writes may be moving just now: not before that is known does the seed become what it was
-			p.switchover(u.Seed, u.To, f.Upgrade.Window > 0)
+			p.switchover(u.Seed, u.To, p.window() > 0)
 			return
 		}
 		p.giveUp("")
@@ -32,38 +32,61 @@ func (p *pass) attempt() {
 		p.giveUp(fmt.Sprintf("the primary is %s and no longer %s: what %s follows was lost with it", f.Holder, u.Source, u.Seed))
 		return
 	}
-	status := p.seedSays(seed)
-	made := !p.remake(seed, v1.UpgradePrepareSource)
-	if status == nil && made && p.unusable(seed) {
-		return
-	}
-	if !made || status == nil {
-		if lasted, _ := p.progress(silent); lasted {
-			p.step.Restart = ""
-			p.giveUp(fmt.Sprintf("nothing was heard of %s for %s%s", u.Seed, silentBound, problemOf(seed)))
-			return
-		}
-		if made {
-			p.say(u.Phase, "waiting for %s to begin%s", u.Seed, problemOf(seed))
-		}
+	status := p.hear(seed)
+	if status == nil {
 		return
 	}
 	p.note(status)
+	if u.AskedAt != nil && p.offline() { // the primary says how it ends, and for how long writes paused; also of a seed that has failed
+		p.switchover(u.Seed, u.To, false)
+		if p.u.AskedAt != nil && past(status.Stage) {
+			p.step.Message += fmt.Sprintf(", which is stopped meanwhile: %s", strings.TrimSpace(string(status.Stage)+" "+status.Step))
+		}
+		return
+	}
 	if status.Stage == agentapi.SeedFailed {
 		p.giveUp(fmt.Sprintf("%s: %s", u.Seed, text(status.Problem)))
 		return
 	}
 	if u.AskedAt != nil { // the switch itself sees to it that the seed has everything, and stops it from following
-		p.switchover(u.Seed, u.To, f.Upgrade.Window > 0)
+		p.switchover(u.Seed, u.To, p.window() > 0)
+		return
+	}
+	if p.offline() && past(status.Stage) { // the primary has written on since
+		p.giveUp(fmt.Sprintf("%s was converted, and did not get the writes: %s", u.Seed, u.LastFailure))
 		return
 	}
 	if !p.caughtUp(status) {
 		return
 	}
-	if p.giveBack() || p.roll() {
+	if !p.offline() && (p.giveBack() || p.roll()) {
 		return
 	}
-	p.switchover(u.Seed, u.To, f.Upgrade.Window > 0)
+	p.switchover(u.Seed, u.To, p.window() > 0)
+}
+
+// hear is what the seed's agent says of this attempt; nil: nothing yet, and what is done about that is decided.
+func (p *pass) hear(seed facts.Instance) *agentapi.SeedStatus {
+	u, status := p.u, p.seedSays(seed)
+	made := !p.remake(seed, v1.UpgradePrepareSource)
+	switch {
+	case made && status != nil:
+		return status
+	case made && p.unusable(seed):
+		return nil
+	}
+	if lasted, _ := p.progress(silent); lasted {
+		p.step.Restart = ""
+		p.giveUp(fmt.Sprintf("nothing was heard of %s for %s%s", u.Seed, silentBound, problemOf(seed)))
+	} else if made {
+		p.say(u.Phase, "waiting for %s to begin%s", u.Seed, problemOf(seed))
+	}
+	return nil
+}
+
+// past says whether a seed that is converted while the primary is stopped is no standby any more.
+func past(stage agentapi.SeedStage) bool {
+	return stage != agentapi.SeedPreparing && stage != agentapi.SeedStreaming
 }
 
 // seedSays is what the seed's agent says of this attempt; nil: nothing.
@@ -96,7 +119,8 @@ func rounded(lag *int64) *int64 {
 // caughtUp says whether the seed follows closely. Else it says what the seed does, and ends the attempt if that takes too long.
 func (p *pass) caughtUp(status *agentapi.SeedStatus) bool {
 	u := p.u
-	if status.Stage == agentapi.SeedFollowing && status.Streaming && status.LagBytes != nil && *status.LagBytes <= caughtUpLag {
+	follows := status.Stage == agentapi.SeedFollowing || status.Stage == agentapi.SeedStreaming
+	if follows && status.Streaming && status.LagBytes != nil && *status.LagBytes <= caughtUpLag {
 		if !strings.HasPrefix(u.Progress, rolling) && !strings.HasPrefix(u.Progress, late) {
 			p.progress(string(agentapi.SeedFollowing))
 		}
@@ -112,7 +136,7 @@ func (p *pass) caughtUp(status *agentapi.SeedStatus) bool {
 		phase, what = v1.UpgradePrepareSource, "is prepared"
 	case agentapi.SeedReplaying, agentapi.SeedConverting, agentapi.SeedCopying:
 		phase, what = v1.UpgradeSeedStandby, "is made"
-	case agentapi.SeedJoining, agentapi.SeedFollowing, agentapi.SeedFailed:
+	case agentapi.SeedJoining, agentapi.SeedFollowing, agentapi.SeedStreaming, agentapi.SeedFailed:
 		if phase = u.Phase; !slices.Contains([]v1.UpgradePhase{v1.UpgradeRollStandbys, v1.UpgradeAwaitSwitchover}, phase) {
 			phase = v1.UpgradeCatchUp
 		}
@@ -278,7 +302,11 @@ func (p *pass) switchover(target, to string, keepBack bool) {
 		}
 	}
 	if u.AskedAt != nil {
-		if f.Now.Sub(u.AskedAt.Time) > askPatience {
+		patience := askPatience
+		if p.offline() && !known { // it may be stopped all the same, until its own bound
+			patience += offlinePause
+		}
+		if f.Now.Sub(u.AskedAt.Time) > patience {
 			p.refuse(fmt.Sprintf("%s did not say how the switchover goes", f.Holder), 0)
 			return
 		}
@@ -300,6 +328,9 @@ func (p *pass) switchover(target, to string, keepBack bool) {
 	u.AskedAt = at(f.Now)
 	p.step.Switch = &agentapi.UpgradeSwitchoverRequest{
 		ID: u.ID, Target: target, To: to, MaxPauseMillis: f.Upgrade.MaxPause.Milliseconds(), Reverse: keepBack,
+	}
+	if p.offline() {
+		p.step.Switch.Offline, p.step.Switch.MaxPauseMillis = true, offlinePause.Milliseconds()
 	}
 	p.say(under, "moving the writes from %s to %s", f.Holder, target)
 }

@@ -129,8 +129,6 @@ func (p *pass) wait(reason, why string) {
 func unfit(f *facts.Cluster) string {
 	primary, known := f.Primary()
 	switch {
-	case f.Upgrade.Method == v1.UpgradeInPlace:
-		return "spec.upgrade.method InPlace is not available yet; use Automatic"
 	case f.Image == "":
 		return fmt.Sprintf("the operator has no default image of PostgreSQL %s; set spec.image", f.Version)
 	case !known || !primary.Ready():
@@ -155,7 +153,7 @@ func unfit(f *facts.Cluster) string {
 		switch {
 		case !heard:
 			return fmt.Sprintf("the agent of %s does not answer the operator%s", i.Name, problemOf(i))
-		case report.UpgradeProtocol < agentapi.UpgradeProtocol:
+		case report.UpgradeProtocol < protocol(f.Upgrade.Method):
 			return fmt.Sprintf("the agent of %s is older than this operator and knows nothing of major upgrades; restart the instances first, by the annotation %s", i.Name, naming.AnnotationRestart)
 		}
 		if i.Name != f.Holder {
@@ -167,7 +165,15 @@ func unfit(f *facts.Cluster) string {
 	return ""
 }
 
-// findings are those of the live primary's agent; nil if there are none yet, and why.
+// protocol is what agents must understand for that method.
+func protocol(method v1.UpgradeMethod) int {
+	if method == v1.UpgradeInPlace {
+		return agentapi.UpgradeProtocol
+	}
+	return agentapi.OldestUpgradeProtocol
+}
+
+// findings are those of the live primary's agent, and what the method costs; nil if there are none yet, and why.
 func findings(f *facts.Cluster, to string) ([]agentapi.Finding, string) {
 	primary, _ := f.Primary()
 	report, _ := primary.Report.Get()
@@ -178,7 +184,12 @@ func findings(f *facts.Cluster, to string) ([]agentapi.Finding, string) {
 	if made.Problem != nil {
 		return nil, fmt.Sprintf("%s could not look for what the upgrade would not carry over: %s", f.Holder, made.Problem.Message)
 	}
-	return append([]agentapi.Finding{}, made.Findings...), ""
+	found := append([]agentapi.Finding{}, made.Findings...)
+	if f.Upgrade.Method == v1.UpgradeInPlace {
+		found = append(found, agentapi.Finding{Severity: agentapi.SeverityWarning, Check: "InPlace", Message: fmt.Sprintf(
+			"With the method InPlace nobody can read or write for as long as pg_upgrade takes, seconds to minutes, at most %s; there is no way back afterwards but a backup", offlinePause)})
+	}
+	return found, ""
 }
 
 // findingsOnDemand tells what a preflight found that somebody asked for by annotation.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,6 +112,140 @@ func TestSurge(t *testing.T) {
 			assert.Len(t, w.servers, 2)
 			assert.False(t, w.status.Surge)
 		})
+	}
+}
+
+// TestInPlace: the seed streams until the switchover, is converted while the primary is stopped, and everything else follows; there is no
+// way back, whatever the window.
+func TestInPlace(t *testing.T) {
+	t.Parallel()
+	for _, instances := range []int{1, 2, 3, 5} {
+		t.Run(fmt.Sprint(instances), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(1, instances)
+			w.spec, w.wanted.Method, w.wanted.Manual = "17", v1.UpgradeInPlace, true
+			waited, told := 0, ""
+			run(t, w, 1000, func(int) {
+				switch {
+				case w.status != nil && w.status.Phase == v1.UpgradeAwaitSwitchover:
+					waited++
+					w.wanted.Approved = waited > 20
+					for n, s := range w.servers {
+						assert.Equal(t, w.status.Seed == name(n), s.pod == "17", "nobody else goes over before the switchover")
+					}
+				case w.paused != nil:
+					told = w.status.Message
+				case w.live == "17" && w.config.Retire:
+					assert.Equal(t, agentapi.MethodInPlace, w.config.Method)
+				}
+			})
+			assert.Equal(t, v1.UpgradeDone, w.status.Phase)
+			assert.Equal(t, "17", w.live)
+			assert.Equal(t, "40s", w.status.LastWritePause)
+			assert.Contains(t, told, "which is stopped meanwhile: ")
+			assert.Empty(t, w.status.LastFailure)
+			assert.Equal(t, []string{"Preflight", "PrepareSource", "AwaitSwitchover", "Switchover", "Observe", "Retire", "Done"}, w.log)
+			require.True(t, slices.ContainsFunc(w.status.Findings, func(f v1.UpgradeFinding) bool {
+				return f.Check == "InPlace" && strings.Contains(f.Message, "at most 30m0s")
+			}), "%v", w.status.Findings)
+		})
+	}
+}
+
+// TestInPlace_fails: a seed that cannot be converted ends the upgrade at once, since each attempt costs time without writes; the old version
+// serves, and it is told for how long it did not.
+func TestInPlace_fails(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		meddle func(w *world)
+		why    string
+	}{
+		"pg_upgrade": {why: "pg_upgrade failed", meddle: func(w *world) {
+			if s := w.servers[2]; s.stage == agentapi.SeedConverting {
+				s.stage = agentapi.SeedFailed
+			}
+		}},
+		"too long": {why: "it was not converted", meddle: func(w *world) {
+			if s := w.servers[2]; s.stage == agentapi.SeedConverting {
+				s.stage = agentapi.SeedReplaying
+			}
+		}},
+		"the primary's agent starts anew": {why: "did not say how the switchover goes", meddle: func(w *world) {
+			if w.servers[2].stage == agentapi.SeedConverting {
+				w.said, w.offline, w.paused = nil, nil, nil
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(1, 3)
+			w.spec, w.wanted.Method = "17", v1.UpgradeInPlace
+			began := w.now
+			for range 1000 {
+				w.pass()
+				w.tick()
+				test.meddle(w)
+				if w.status.Phase == v1.UpgradeFailed && w.settled() {
+					break
+				}
+			}
+			require.Equal(t, v1.UpgradeFailed, w.status.Phase, "%s", w)
+			assert.Equal(t, 1, w.switchers)
+			assert.Equal(t, "15", w.live)
+			assert.Contains(t, w.status.LastFailure, test.why)
+			assert.Less(t, w.now.Sub(began), 40*time.Minute)
+			assert.Equal(t, name != "the primary's agent starts anew", w.status.LastWritePause != "", "%s", w.status.LastWritePause)
+			f := w.facts()
+			require.NotNil(t, upgrade.Next(&f).Problem)
+		})
+	}
+}
+
+// TestInPlace_called_off: until the primary is stopped, setting the version back ends it; nobody goes back afterwards.
+func TestInPlace_called_off(t *testing.T) {
+	t.Parallel()
+	for phase, end := range map[v1.UpgradePhase]v1.UpgradePhase{
+		v1.UpgradePrepareSource: v1.UpgradeRolledBack, v1.UpgradeAwaitSwitchover: v1.UpgradeRolledBack, v1.UpgradeObserve: v1.UpgradeDone,
+	} {
+		t.Run(string(phase), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(1, 3)
+			w.spec, w.wanted.Method, w.wanted.Manual, w.wanted.Approved = "17", v1.UpgradeInPlace, true, end == v1.UpgradeDone
+			refused := ""
+			run(t, w, 1000, func(int) {
+				if w.status == nil || w.status.Phase != phase {
+					return
+				}
+				w.spec = "15"
+				f := w.facts()
+				if step := upgrade.Next(&f); step.Problem != nil {
+					refused, w.spec = step.Problem.Message, "17"
+				}
+			})
+			assert.Equal(t, end, w.status.Phase)
+			assert.Equal(t, phase == v1.UpgradeObserve, strings.Contains(refused, "it cannot go back to 15"), refused)
+		})
+	}
+}
+
+// TestInPlace_agents: agents that do not know the method yet are to be restarted first; they know the others.
+func TestInPlace_agents(t *testing.T) {
+	t.Parallel()
+	for method, want := range map[v1.UpgradeMethod]string{v1.UpgradeInPlace: "restart the instances first", v1.UpgradeAutomatic: ""} {
+		w := newWorld(1, 3)
+		w.spec, w.wanted.Method = "17", method
+		w.pass()
+		f := w.facts()
+		for n := range f.Instances {
+			report, _ := f.Instances[n].Report.Get()
+			report.UpgradeProtocol = agentapi.OldestUpgradeProtocol
+			f.Instances[n].Report = facts.Know(report)
+		}
+		step := upgrade.Next(&f)
+		if want == "" {
+			assert.NotContains(t, step.Message, "restart the instances")
+		}
+		assert.Contains(t, step.Message, want)
 	}
 }
 
@@ -263,6 +398,9 @@ func TestSimulate(t *testing.T) {
 		w.spec, w.faults = "17", 0.03
 		if seed%5 == 0 {
 			w.wanted.Window = 0
+		}
+		if seed%4 == 3 {
+			w.wanted.Method = v1.UpgradeInPlace
 		}
 		undecided := seed%3 == 0
 		run(t, w, 20000, func(tick int) {

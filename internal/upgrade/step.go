@@ -29,6 +29,8 @@ const (
 	switchoverLongest = 30 * time.Minute
 	// askPatience is how long an agent that was asked may take to say how the switchover goes.
 	askPatience = time.Minute
+	// offlinePause is how long the primary may be stopped for the seed to be converted (in place); then it starts again.
+	offlinePause = 30 * time.Minute
 	// clockTolerance is how far the clocks of two machines may differ.
 	clockTolerance = 2 * time.Second
 	// soon is when to look again after the status was written, watch while something moves, rest while nothing should.

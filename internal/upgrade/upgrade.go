@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
@@ -52,26 +53,24 @@ func (p *pass) told() {
 	f, u := p.f, p.u
 	if u == nil || u.Phase.Final() {
 		if to := f.Upgrade.Check; later(to, f.Live) {
-			p.step.Config = &agentapi.Upgrade{From: f.Live, To: to, ToVersion: f.Upgrade.Versions[to], OneWay: f.Upgrade.Window == 0, Check: true}
+			p.step.Config = &agentapi.Upgrade{
+				From: f.Live, To: to, ToVersion: f.Upgrade.Versions[to], OneWay: p.oneWay(), Check: true, Method: methods[f.Upgrade.Method],
+			}
 		}
 		return
 	}
 	config := &agentapi.Upgrade{
 		ID: u.ID, From: u.From, To: u.To, Seed: u.Seed, Check: u.Phase == v1.UpgradePreflight,
-		Retire: u.Phase == v1.UpgradeRetire,
+		Retire: u.Phase == v1.UpgradeRetire, Method: methods[f.Upgrade.Method],
 	}
 	if u.Origin != "" && !slices.Contains(u.Rolled, u.Origin) {
 		config.Origin = u.Origin
 	}
 	if config.Check {
-		config.ToVersion, config.OneWay = f.Upgrade.Versions[u.To], f.Upgrade.Window == 0
+		config.ToVersion, config.OneWay = f.Upgrade.Versions[u.To], p.oneWay()
 	}
-	switch f.Upgrade.Method {
-	case v1.UpgradePhysical:
-		config.Method = agentapi.MethodPhysical
-	case v1.UpgradeLogical:
-		config.Method = agentapi.MethodLogical
-	case v1.UpgradeAutomatic, v1.UpgradeInPlace:
+	if p.offline() { // the seed has chosen, whatever the spec says by now
+		config.Method = agentapi.MethodInPlace
 	}
 	p.step.Config, p.step.Versions = config, map[string]string{}
 	for _, i := range f.Instances {
@@ -82,6 +81,16 @@ func (p *pass) told() {
 	if u.Seed != "" && config.Method != agentapi.MethodLogical {
 		p.step.Carry = u.Seed
 	}
+}
+
+// methods are the methods as agents know them; Automatic leaves the choice to the seed.
+var methods = map[v1.UpgradeMethod]agentapi.UpgradeMethod{
+	v1.UpgradePhysical: agentapi.MethodPhysical, v1.UpgradeLogical: agentapi.MethodLogical, v1.UpgradeInPlace: agentapi.MethodInPlace,
+}
+
+// oneWay says that an upgrade which begins now has no way back.
+func (p *pass) oneWay() bool {
+	return p.f.Upgrade.Window == 0 || p.f.Upgrade.Method == v1.UpgradeInPlace
 }
 
 // wanted is the major that the instance is to run, by the status that is stored. The primary's is the live one, whatever it was going to
@@ -165,6 +174,9 @@ func (p *pass) giveUp(why string) {
 	u := p.u
 	if why != "" {
 		u.LastFailure = why
+		if p.offline() && (u.AskedAt != nil || u.Refusals > 0) {
+			u.Attempt = maxAttempts // each attempt costs time without writes: another one is for somebody to want
+		}
 	}
 	p.say(v1.UpgradeRevert, "making everything as it was%s", because(why))
 	p.step.Recheck = soon
@@ -177,6 +189,19 @@ func because(why string) string {
 		return ""
 	}
 	return ", since " + why
+}
+
+// offline says whether the seed is converted while the primary is stopped: the method InPlace, once the seed has begun with it.
+func (p *pass) offline() bool {
+	return p.u != nil && p.u.Seed != "" && p.u.Method == string(agentapi.MethodInPlace)
+}
+
+// window is for how long there is a way back.
+func (p *pass) window() time.Duration {
+	if p.offline() {
+		return 0
+	}
+	return p.f.Upgrade.Window
 }
 
 // wish is what an upgrade is begun for.

@@ -50,8 +50,13 @@ type world struct {
 	refuses   int
 	switchers int
 	switcher  int // who was asked last
-	log       []string
+	// offline is the request under way by which the primary is stopped for the seed to be converted, and paused when that was; nil: none.
+	offline *agentapi.UpgradeSwitchoverRequest
+	paused  *time.Time
+	log     []string
 }
+
+func (w *world) inPlace() bool { return w.config != nil && w.config.Method == agentapi.MethodInPlace }
 
 var stages = []agentapi.SeedStage{
 	agentapi.SeedPreparing, agentapi.SeedReplaying, agentapi.SeedConverting, agentapi.SeedJoining, agentapi.SeedFollowing,
@@ -109,7 +114,9 @@ func (w *world) facts() facts.Cluster {
 		var m *given.MemberBuilder
 		switch {
 		case n == w.primary:
-			m = given.Member(n + 1).Primary().Ready()
+			if m = given.Member(n + 1).Primary(); w.paused == nil {
+				m.Ready()
+			}
 		case s.pod == w.live:
 			m = given.Member(n + 1).Standby()
 			if s.ready {
@@ -171,6 +178,9 @@ func (w *world) report(n int) *agentapi.UpgradeStatus {
 	case w.live == w.config.From && w.config.Seed == name(n) && s.pod == w.config.To:
 		u.ID = s.id
 		u.Seed = &agentapi.SeedStatus{Stage: s.stage, Streaming: true, LagBytes: &small, Analyzed: true}
+		if w.inPlace() {
+			u.Seed.Method, u.Seed.Streaming = agentapi.MethodInPlace, s.stage == agentapi.SeedStreaming
+		}
 		if s.stage == agentapi.SeedFailed {
 			u.Seed.Problem = &agentapi.Problem{Reason: "X", Message: "pg_upgrade failed"}
 		}
@@ -204,6 +214,9 @@ func (w *world) pass() (upgrade.Step, facts.Cluster) {
 	if step.Switch != nil {
 		w.said = &agentapi.UpgradeSwitchoverStatus{Target: step.Switch.Target, To: step.Switch.To, Phase: agentapi.SwitchoverPreparing, Since: w.now}
 		w.switchers, w.switcher = w.switchers+1, w.primary
+		if w.offline = nil; step.Switch.Offline {
+			w.offline = step.Switch
+		}
 	}
 	return step, f
 }
@@ -226,7 +239,7 @@ func (w *world) tick() {
 	if w.fault() && (w.status == nil || w.status.SwitchedOverAt == nil) { // a failover within the live generation
 		for n, s := range w.servers {
 			if n != w.primary && !s.gone && s.ready && s.pod == w.live && s.starts == 0 {
-				w.primary, w.said = n, nil
+				w.primary, w.said, w.offline, w.paused = n, nil, nil, nil
 				break
 			}
 		}
@@ -239,6 +252,10 @@ func (w *world) seed(s *server) {
 		s.id, s.stage, s.ready = w.config.ID, stages[0], false
 	case w.fault():
 		s.stage = agentapi.SeedFailed
+	case w.inPlace():
+		if s.stage == agentapi.SeedPreparing {
+			s.stage = agentapi.SeedStreaming
+		}
 	case s.stage != agentapi.SeedFailed && s.stage != agentapi.SeedFollowing:
 		s.stage = stages[slices.Index(stages, s.stage)+1]
 	}
@@ -261,12 +278,38 @@ func (w *world) switchOver() {
 	}
 	if w.refuses--; w.refuses >= 0 || target < 0 || w.servers[target].gone || w.fault() {
 		said.Phase, said.Refused = agentapi.SwitchoverRefused, "not drained in time"
+		w.offline, w.paused = nil, nil
+		return
+	}
+	if w.offline != nil && !w.converts(w.servers[target], &said) {
 		return
 	}
 	said.Phase = agentapi.SwitchoverHandedOver
 	old := w.primary
 	w.primary, w.live = target, said.To
 	w.servers[old].ready, w.servers[target].ready = true, true
+}
+
+// converts is what the primary sees while it is stopped for the target to be converted, until that is done.
+func (w *world) converts(target *server, said *agentapi.UpgradeSwitchoverStatus) bool {
+	if w.paused == nil {
+		at := w.now
+		w.paused = &at
+	}
+	said.PauseMillis = w.now.Sub(*w.paused).Milliseconds()
+	next := slices.Index(stages, target.stage) + 1 // behind Streaming comes the first of those that is not Preparing
+	switch {
+	case target.id != w.offline.ID || target.starts > 0 || target.stage == agentapi.SeedFailed || said.PauseMillis > w.offline.MaxPauseMillis:
+		said.Phase, said.Refused = agentapi.SwitchoverRefused, "it was not converted"
+		w.offline, w.paused = nil, nil
+		return false
+	case target.stage != agentapi.SeedFollowing:
+		target.stage = stages[max(next, 1)]
+		said.Ended = nil
+		return false
+	}
+	w.offline, w.paused = nil, nil
+	return true
 }
 
 // settled says whether nothing is left to do.
