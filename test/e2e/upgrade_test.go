@@ -113,14 +113,19 @@ func (u upgraded) requireServes(t *testing.T, version string) {
 	u.writer.waitWritten(t, 5)
 }
 
-// requirePause: the status says how long writes paused; it is reported, beside what the application saw.
+// requirePause: the status says that writes paused for some seconds at most; it is reported, beside what the application saw.
 func (u upgraded) requirePause(t *testing.T, what string) {
+	t.Helper()
+	u.requirePauseWithin(t, what, 10*time.Second)
+}
+
+func (u upgraded) requirePauseWithin(t *testing.T, what string, most time.Duration) {
 	t.Helper()
 	s := u.get(t).Status.Upgrade
 	pause, err := time.ParseDuration(s.LastWritePause)
 	require.NoError(t, err, "lastWritePause")
 	require.Positive(t, pause)
-	require.Less(t, pause, 10*time.Second)
+	require.Less(t, pause, most)
 	gap := u.sql(t, naming.ServiceRW(u.name), "SELECT max(gap)::text FROM (SELECT at - lag(at) OVER (ORDER BY at) AS gap FROM written) g")
 	t.Logf("MEASURED: %s: %s paused writes for %s; the longest pause that the application has seen: %s", what, s.Method, pause, gap)
 }
@@ -227,6 +232,34 @@ func TestUpgradeLogical(t *testing.T) {
 	require.Equal(t, string(v1.UpgradeLogical), u.get(t).Status.Upgrade.Method)
 	require.Contains(t, u.get(t).Status.Upgrade.MethodReason, "the old image has no")
 	u.requirePause(t, "16 to 17")
+	u.requireDone(t, "17")
+	u.writer.stop(t)
+	for _, refused := range u.writer.requireKept(t) {
+		t.Log("refused: ", refused)
+	}
+}
+
+// TestUpgradeInPlace: all is carried over by pg_upgrade while writes are paused, also what logical replication cannot carry: no row is lost, and
+// there is no way back.
+func TestUpgradeInPlace(t *testing.T) {
+	t.Parallel()
+	u := startUpgraded(t, "15", 3, v1.UpgradeSpec{Method: v1.UpgradeInPlace})
+	primary := u.get(t).Status.CurrentPrimary
+	oid := u.superuserIn(t, u.primaryPod(t), "app", "SELECT lo_from_bytea(0, 'large')")
+	u.sql(t, naming.ServiceRW(u.name), "CREATE UNLOGGED TABLE fleeting (n integer); INSERT INTO fleeting VALUES (1)")
+
+	u.to(t, "17", v1.UpgradeRetire, v1.UpgradeRollStandbys, v1.UpgradeRevert, v1.UpgradeFailed)
+	u.requireServes(t, "17")
+	u.requirePauseWithin(t, "15 to 17, in place", 3*time.Minute)
+	s := u.get(t).Status
+	require.Equal(t, string(v1.UpgradeInPlace), s.Upgrade.Method, s.Upgrade.MethodReason)
+	require.NotEqual(t, primary, s.CurrentPrimary)
+	for _, check := range []string{"InPlace", "UnloggedTables"} {
+		require.True(t, slices.ContainsFunc(s.Upgrade.Findings, func(f v1.UpgradeFinding) bool { return f.Check == check }), "%s: %v", check, s.Upgrade.Findings)
+	}
+	require.Equal(t, "large", u.superuserIn(t, u.primaryPod(t), "app", "SELECT convert_from(lo_get("+oid+"), 'UTF8')"))
+	require.Equal(t, "0", u.sql(t, naming.ServiceRW(u.name), "SELECT count(*) FROM fleeting"), "its rows were never on a standby")
+	u.waitPhase(t, v1.UpgradeDone, 0, v1.UpgradeRevert, v1.UpgradeFailed)
 	u.requireDone(t, "17")
 	u.writer.stop(t)
 	for _, refused := range u.writer.requireKept(t) {
