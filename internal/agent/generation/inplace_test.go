@@ -2,9 +2,11 @@ package generation
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -73,6 +75,12 @@ func (i *inPlace) begin() {
 	ended := make(chan struct{})
 	go func() { i.made <- i.place.Make(ctx); close(ended) }()
 	i.t.Cleanup(func() { cancel(); <-ended })
+	i.awaitStreaming()
+}
+
+// awaitStreaming waits until the seed streams closely.
+func (i *inPlace) awaitStreaming() {
+	i.t.Helper()
 	require.Eventually(i.t, func() bool {
 		status, err := i.place.Look(i.t.Context())
 		return err == nil && status.Stage == agentapi.SeedStreaming && status.Streaming && status.LagBytes != nil && *status.LagBytes < 1<<20
@@ -162,4 +170,120 @@ func TestInPlace_refused(t *testing.T) {
 	_, err = i.move.Run(ctx)
 	require.ErrorContains(t, err, "db-2 was made of what there was at 0/1, while PostgreSQL has stopped at")
 	assert.Empty(t, i.system)
+}
+
+// TestInPlace_checked: what pg_upgrade refuses is found while the source serves, also what came after the method was chosen.
+func TestInPlace_checked(t *testing.T) {
+	i := newInPlace(t)
+	i.at = func(step string) {
+		if step == "copying the data of db-1 to begin with" {
+			i.source.Exec("postgres", "CREATE TABLE odd (kind regcollation)")
+		}
+	}
+	err := i.place.Make(t.Context())
+	var end *Over
+	require.ErrorAs(t, err, &end)
+	assert.Equal(t, reasonConvert, end.Problem.Reason)
+	assert.Contains(t, end.Problem.Message, "public.odd.kind", "pg_upgrade's own words")
+	assert.NotContains(t, i.steps, "streaming until db-1 stops")
+	status, err := i.place.Look(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, agentapi.SeedFailed, status.Stage)
+}
+
+// TestInPlace_resumed: the seed's agent is started anew while the source is stopped, at each stage: it goes on with what is on its volume, but
+// not when pg_upgrade had begun.
+func TestInPlace_resumed(t *testing.T) {
+	i := newInPlace(t)
+	i.source.Exec("postgres", "CREATE TABLE t AS SELECT 7 AS n")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	i.at = func(step string) {
+		if step == "streaming until db-1 stops" {
+			cancel()
+		}
+	}
+	require.ErrorIs(t, i.place.Make(ctx), context.Canceled, "%v", i.steps)
+	i.source.Exec("postgres", "INSERT INTO t VALUES (8)")
+
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	i.at = func(step string) {
+		if strings.HasPrefix(step, "replaying to") {
+			cancel()
+		}
+	}
+	made := make(chan error, 1)
+	go func() { made <- i.place.Make(ctx) }()
+	i.awaitStreaming()
+	i.source.Stop() // which waits until the seed has everything
+	position, err := i.move.Stopped()
+	require.NoError(t, err)
+	i.stopped.Store(&position)
+	require.ErrorIs(t, <-made, context.Canceled, "%v", i.steps)
+
+	i.stopped.Store(nil) // it was told, and knows from its volume
+	i.at = nil
+	require.NoError(t, i.place.Make(t.Context()))
+	i.startNew()
+	require.NoError(t, i.place.Join(t.Context()))
+	assert.Equal(t, "15", text(t, i.target.Connect("postgres"), "SELECT sum(n)::text FROM t"))
+	status, err := i.place.Look(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, agentapi.SeedFollowing, status.Stage)
+	assert.Equal(t, position, status.Position)
+}
+
+// TestInPlace_interrupted: a seed that was ended while pg_upgrade ran ends the attempt, and so does one that has not received everything.
+func TestInPlace_interrupted(t *testing.T) {
+	i := newInPlace(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	i.at = func(step string) {
+		switch step {
+		case "streaming until db-1 stops":
+			i.source.Stop()
+			position, err := i.move.Stopped()
+			assert.NoError(t, err)
+			i.stopped.Store(&position)
+		case "converting with pg_upgrade":
+			cancel()
+		}
+	}
+	require.ErrorIs(t, i.place.Make(ctx), context.Canceled, "%v", i.steps)
+	i.at = nil
+	require.ErrorContains(t, i.place.Make(t.Context()), "pg_upgrade was interrupted")
+
+	i.source.Start()
+	i.place.Upgrade.ID = "a2"
+	i.at = func(step string) {
+		if step == "streaming until db-1 stops" {
+			i.source.Stop()
+			beyond := "F/0"
+			i.stopped.Store(&beyond)
+		}
+	}
+	require.ErrorContains(t, i.place.Make(t.Context()), "not everything that db-1 wrote before it stopped at F/0 has come")
+}
+
+// TestInPlace_bounds: the source starts again when its bound has passed, or the Lease could not be moved.
+func TestInPlace_bounds(t *testing.T) {
+	i := newInPlace(t)
+	small := int64(0)
+	i.move.Ask = func(context.Context) (agentapi.SeedStatus, string, error) {
+		return agentapi.SeedStatus{Stage: agentapi.SeedStreaming, Streaming: true, LagBytes: &small}, "", nil
+	}
+	i.move.Stop = func(context.Context) error { return nil }
+	i.move.Stopped = func() (string, error) { return "0/2", nil }
+	i.move.MaxPause = time.Second
+	pause, err := i.move.Run(t.Context())
+	require.ErrorContains(t, err, "db-2 was not converted within 1s, for which PostgreSQL may be stopped")
+	assert.GreaterOrEqual(t, pause, time.Second)
+	assert.Equal(t, []bool{true, false}, i.closed, "clients may come again")
+	assert.Empty(t, i.system)
+
+	i.closed, i.lease = nil, errors.New("no API server")
+	_, err = i.move.Run(t.Context())
+	require.ErrorContains(t, err, "the Lease cannot be moved just now: no API server")
+	assert.Empty(t, i.closed, "nothing is paused for that")
 }
