@@ -71,6 +71,23 @@
 //  12. Done, RolledBack, Failed: nothing is left to do. Failed begins again when spec.version or spec.image changes, or when
 //     the annotation pgsteward.io/upgrade-retry gets another value.
 //
+// # In place
+//
+// With the method InPlace nothing is replicated logically, so that all is carried that pg_upgrade carries. The seed streams as a standby of From
+// (stage Streaming), after pg_upgrade has looked at it. It is not From's any more as far as elections go. What differs:
+//
+//   - PrepareSource changes nothing on the live primary. The seed is caught up when it streams closely; SeedStandby, CatchUp and RollStandbys
+//     do not happen: no other standby goes over before the writes do.
+//   - Switchover. The live primary's agent stops its server, and the seed is converted meanwhile. Bound: offlinePause in place of maxWritePause, by
+//     that agent: then, and whenever the seed fails or is silent, From starts again. An attempt in which that was tried is the last one
+//     until somebody wants another, since each costs time without writes. What was refused before the pause is tried again as ever. A seed
+//     that is no standby any more and did not get the writes is given up. Setting version back waits for how the switchover ends.
+//   - After it there is no way back and no window, so that Observe goes to Retire at once; the first standby of To is made there. Until then To has
+//     no failover. From's data is dropped by Retire, as ever, the origin's last.
+//   - A crash of the live primary's agent in the pause: its server runs again; it says nothing of a switchover, which is a refusal after
+//     askPatience. A failover within From in the pause ends the attempt.
+//   - Whether it is in place is what the seed has chosen, as it says, whatever the spec says later.
+//
 // # What holds throughout
 //
 //   - Until Switchover the live generation is not changed, but for publications, slots, replica identities and an event trigger, all of

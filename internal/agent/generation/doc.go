@@ -33,6 +33,21 @@
 //     X, enabled. Then extensions are updated, and statistics made in stages.
 //  5. Following. Observed only.
 //
+// # Seed, in place
+//
+// Nothing is replicated logically: nothing is made on the source, and its data stays as it is until Retire.
+//
+//  1. Preparing. Needs: nothing. The old data directory as above; initdb as below. The old server runs as a hot standby without a network, and
+//     pg_upgrade --check looks at it while the source serves.
+//  2. Streaming. Needs: the source no more: it may stop at any moment. The old server follows it, until this instance is told where the source has
+//     stopped: at the beginning of the record of its last checkpoint. That record must arrive, and be replayed. Marker: the position, and that
+//     the old data directory is used up. Resumed: it streams again, and is told again. Not arrived within receiveBound: the attempt is over.
+//  3. Replaying. Needs: the position. The old server is promoted, with nothing left to replay. Its new timeline must begin right behind that
+//     record: the proof that it has all that the source ever wrote. Resumed: as above.
+//  4. Converting. As above, but for the --check, which was made. Interrupted when pg_upgrade had begun, the attempt is over.
+//  5. Joining. Needs: the server of To, detached. Extensions are updated, and coarse statistics made; AnalyzeAll makes the rest afterwards.
+//  6. Following. Nothing is left to do but to get the Lease.
+//
 // # Seed, logical
 //
 //  1. Preparing: as above, without slots and X.
@@ -62,6 +77,22 @@
 //     primary, and refused. Not known: it is read again, and what it says is so.
 //  6. The target's agent sees that it holds the Lease, opens, labels Pods, and drops the disabled subscriptions. This side starts
 //     detached, and follows back.
+//
+// # Offline
+//
+// The same for a seed in place, which is a standby until PostgreSQL is stopped here. Before the pause: the seed streams and is near, nothing is
+// prepared, a checkpoint, and the API server has renewed the Lease. Then, timed from the first step, and within the bound of the request:
+//
+//  1. As in 1 above. The Services send nobody to the target, which takes none for long. The Lease is renewed once more.
+//  2. PostgreSQL is stopped; the senders have offlineLinger longer than its last checkpoint for the rest. The target is told where it has
+//     stopped, again and again while it streams, and asked how far it is, until it is Following as of just that position, and its server runs.
+//     It has failed, is of another position, is silent for offlineSilence, or the bound has passed: PostgreSQL starts again, and refused.
+//  3. Marker "origin", and one update of the Lease, as in 5 above. This side does not follow back.
+//
+// A crash of this agent before 3: the Lease names it still, or a standby of the same generation takes over, which has received everything. What the
+// target makes is of no use then, since its position is not that of the next stop.
+//
+// # A switch that is interrupted
 //
 // A crash before 5: the Lease still names this instance, so the agent that comes up removes the marker and runs as primary; Join on the
 // target enables what was disabled, and drops slots for the way back. After 5: the Lease names the other generation, and this one
