@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,10 @@ type PostgresBackup struct {
 	Reader   *observe.Reader
 	Writer   *apply.Writer
 	Recorder events.EventRecorder
+
+	// watched is since when this operator looks after PostgresBackups.
+	watched time.Time
+	watch   sync.Once
 }
 
 // +kubebuilder:rbac:groups=pgsteward.io,resources=postgresbackups,verbs=get;list;watch;create;patch;delete
@@ -36,6 +41,7 @@ type PostgresBackup struct {
 
 // Reconcile is one pass over one PostgresBackup.
 func (r *PostgresBackup) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	r.watch.Do(func() { r.watched = r.Reader.Now() })
 	b, err := r.Reader.Backup(ctx, request.NamespacedName)
 	if apierrors.IsNotFound(err) {
 		return ctrl.Result{}, nil
@@ -87,7 +93,7 @@ func (r *PostgresBackup) Reconcile(ctx context.Context, request ctrl.Request) (c
 // wish is the backup that was asked for, and all that matters for it.
 func (r *PostgresBackup) wish(b *v1.PostgresBackup, c *v1.PostgresCluster, others []v1.PostgresBackup) backup.Wish {
 	w := backup.Wish{
-		Now: r.Reader.Now(), ID: string(b.UID), Created: b.CreationTimestamp.Time,
+		Now: r.Reader.Now(), ID: string(b.UID), Created: b.CreationTimestamp.Time, Watched: r.watched,
 		Attempts: int(b.Status.Attempts), Running: b.Status.Phase == v1.BackupRunning, Runner: b.Status.Runner,
 	}
 	if b.Status.StartedAt != nil {

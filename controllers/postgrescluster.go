@@ -113,8 +113,10 @@ func (r *PostgresCluster) Reconcile(ctx context.Context, request ctrl.Request) (
 		return ctrl.Result{}, r.Writer.Finalizer(ctx, c, false)
 	}
 	next := recheck(observed.Facts.Now, decision, renewAt, len(refused) > 0)
-	if patience := status.ArchivingPatience(observed.Facts); patience > 0 && (next == 0 || patience < next) {
-		next = patience
+	for _, patience := range []time.Duration{status.ArchivingPatience(observed.Facts), status.SchedulePatience(observed.Facts)} {
+		if patience > 0 && (next == 0 || patience < next) {
+			next = patience
+		}
 	}
 	return ctrl.Result{RequeueAfter: next}, nil
 }

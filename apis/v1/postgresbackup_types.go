@@ -200,6 +200,18 @@ type BackupStatus struct {
 	// +optional
 	NextScheduled *metav1.Time `json:"nextScheduled,omitempty"`
 
+	// waitingSince is the time of the schedule for which no backup has begun, and may still begin.
+	// +optional
+	WaitingSince *metav1.Time `json:"waitingSince,omitempty"`
+
+	// missed is how many times of the schedule have passed without a backup.
+	// +optional
+	Missed int32 `json:"missed,omitempty"`
+
+	// lastMissed is the last of those times.
+	// +optional
+	LastMissed *metav1.Time `json:"lastMissed,omitempty"`
+
 	// stanza is the name of this PostgreSQL system in the repository.
 	// +optional
 	Stanza string `json:"stanza,omitempty"`

@@ -103,6 +103,8 @@ const (
 	ReasonArchiveIncomplete = "ArchiveIncomplete"
 	// ReasonBackupOverdue: the last good backup is older than the schedule says.
 	ReasonBackupOverdue = "BackupOverdue"
+	// ReasonScheduleMissed: a backup was due, was not begun, and will not be; there is none since.
+	ReasonScheduleMissed = "ScheduleMissed"
 	// ReasonVerificationFailed: the backup that was verified last is no good, or could not be verified.
 	ReasonVerificationFailed = "VerificationFailed"
 	// ReasonVerificationOverdue: no backup has been verified for longer than spec.backup.verify says.

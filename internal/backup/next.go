@@ -52,6 +52,8 @@ type Wish struct {
 	// ID is that of the wish; attempts are named after it.
 	ID      string
 	Created time.Time
+	// Watched is since when somebody sees to it that it begins: what was created before has not waited for the cluster until then.
+	Watched time.Time
 
 	// Attempts is how often it was begun, Running whether the last attempt is not known to have ended, Runner whose it is.
 	Attempts int
@@ -115,7 +117,7 @@ func Next(w Wish) Decision {
 	if w.Running {
 		return follow(w)
 	}
-	waited := w.Now.Sub(latest(w.Created, w.Failed))
+	waited := w.Now.Sub(latest(latest(w.Created, w.Watched), w.Failed))
 	wait := func(message string) Decision {
 		if waited > waitBound {
 			return Decision{Step: GiveUp, Message: fmt.Sprintf("could not begin for %s: %s", waitBound, message)}

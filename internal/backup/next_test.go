@@ -53,6 +53,7 @@ func TestNext(t *testing.T) {
 		"waits for another":                           {wish(func(w *backup.Wish) { w.Before = []string{"b", "a"} }), backup.Wait, "", "waits for a"},
 		"waits for a cluster":                         {wish(func(w *backup.Wish) { w.Obstacle = "suspended" }), backup.Wait, "", "suspended"},
 		"does not wait for ever":                      {wish(func(w *backup.Wish) { w.Obstacle, w.Created = "suspended", noon.Add(-2*time.Hour) }), backup.GiveUp, "", "suspended"},
+		"has not waited while nobody watched":         {wish(func(w *backup.Wish) { w.Instances, w.Created, w.Watched = nil, noon.Add(-3*time.Hour), noon }), backup.Wait, "", "no primary"},
 		"waits for others for long":                   {wish(func(w *backup.Wish) { w.Before, w.Created = []string{"a"}, noon.Add(-9*time.Hour) }), backup.Wait, "", ""},
 		"does not wait in vain":                       {wish(func(w *backup.Wish) { w.Obstacle, w.Hopeless = "deleted", true }), backup.GiveUp, "", "deleted"},
 		"pauses after a failure":                      {wish(func(w *backup.Wish) { w.Attempts, w.Failed = 1, noon.Add(-10*time.Second) }), backup.Wait, "", ""},

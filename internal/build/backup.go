@@ -27,8 +27,6 @@ const (
 	// DefaultRetention is for how long backups are kept if the spec says nothing.
 	DefaultRetention = "30d"
 	defaultFullEvery = "7d"
-	// startingDeadline, in seconds, is how late a backup may begin that was missed, such as while the control plane was down.
-	startingDeadline = 6 * 60 * 60
 	// jobAttempts is how often the Pod of a scheduled backup may fail for reasons of its own, such as a lost node: the next one goes on
 	// waiting for the same backup.
 	jobAttempts = 3
@@ -238,7 +236,7 @@ func scheduled(in Input) []Object {
 				WithSchedule(schedule).
 				WithTimeZone(zone).
 				WithConcurrencyPolicy(batchv1.ForbidConcurrent).
-				WithStartingDeadlineSeconds(startingDeadline).
+				WithStartingDeadlineSeconds(int64(backup.StartingDeadline / time.Second)).
 				WithSuspend(in.Stopped).
 				WithSuccessfulJobsHistoryLimit(1).
 				WithFailedJobsHistoryLimit(3).

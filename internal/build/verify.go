@@ -40,7 +40,7 @@ func verification(in Input) []Object {
 			WithSchedule(schedule).
 			WithTimeZone(zone).
 			WithConcurrencyPolicy(batchv1.ForbidConcurrent).
-			WithStartingDeadlineSeconds(startingDeadline).
+			WithStartingDeadlineSeconds(int64(backup.StartingDeadline / time.Second)).
 			WithSuspend(in.Stopped).
 			WithSuccessfulJobsHistoryLimit(1).
 			WithFailedJobsHistoryLimit(1).

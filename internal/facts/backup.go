@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
+	"github.com/pgsteward/pgsteward/internal/backup"
 )
 
 // Backup is what is known of a cluster's backups.
@@ -12,6 +13,8 @@ type Backup struct {
 	// Interval is about how long two scheduled backups are apart; zero: there is no schedule. Next is when the next one is due.
 	Interval time.Duration
 	Next     time.Time
+	// Course is what became of the times at which backups were due, since what the status accounts for.
+	Course backup.Course
 	// Repository is the newest word on the repository; unknown while nobody is heard that uses it.
 	Repository Known[agentapi.RepositoryReport]
 	// Archive is how the primary's archiver gets on; unknown while the primary is not heard.

@@ -51,6 +51,12 @@ func NewBackups(read func(ctx context.Context) ([]v1.PostgresCluster, []v1.Postg
 				}
 				return float64(c.Status.Backup.Count), true
 			}},
+			{describe("missed_backups", "How many times of the schedule have passed without a backup."), func(c *v1.PostgresCluster) (float64, bool) {
+				if c.Status.Backup == nil {
+					return 0, false
+				}
+				return float64(c.Status.Backup.Missed), true
+			}},
 			{describe("last_verification_timestamp_seconds", "When a backup was last restored and found to be good."),
 				moment(func(c *v1.PostgresCluster) *metav1.Time { return verification(c).LastSucceeded })},
 			{describe("verification_succeeded", "Whether the backup that was verified last was found to be good."), func(c *v1.PostgresCluster) (float64, bool) {

@@ -29,7 +29,7 @@ func TestBackups(t *testing.T) {
 	well := v1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
 	well.Spec.Backup = &v1.BackupSpec{}
 	well.Status.LastBackup, well.Status.FirstRecoverable, well.Status.LastArchived = at(2000), at(1000), at(3000)
-	well.Status.Backup = &v1.BackupStatus{Count: 2, Verification: &v1.VerificationStatus{Phase: v1.VerificationFailed, LastSucceeded: at(1500)}}
+	well.Status.Backup = &v1.BackupStatus{Count: 2, Missed: 3, Verification: &v1.VerificationStatus{Phase: v1.VerificationFailed, LastSucceeded: at(1500)}}
 	well.Status.Conditions = []metav1.Condition{
 		{Type: v1.ConditionBackupHealthy, Status: metav1.ConditionTrue}, {Type: v1.ConditionContinuousArchiving, Status: metav1.ConditionFalse},
 	}
@@ -50,6 +50,8 @@ func TestBackups(t *testing.T) {
 		`last_archived_timestamp_seconds{cluster=db namespace=shop} 3000`,
 		`last_backup_timestamp_seconds{cluster=db namespace=shop} 2000`,
 		`last_verification_timestamp_seconds{cluster=db namespace=shop} 1500`,
+		`missed_backups{cluster=db namespace=shop} 3`,
+		`missed_backups{cluster=new namespace=shop} 0`,
 		`postgresbackups{cluster=db namespace=shop phase=Completed} 2`,
 		`postgresbackups{cluster=db namespace=shop phase=Failed} 1`,
 		`postgresbackups{cluster=db namespace=shop phase=Pending} 0`,

@@ -341,6 +341,17 @@ func RepositorySelector(cluster string) map[string]string {
 // BackupJob is the name of the CronJob that asks for backups, and of its ServiceAccount, Role and RoleBinding.
 func BackupJob(cluster string) string { return cluster + "-backup" }
 
+// ScheduledFor is the time for which the schedule asked for the PostgresBackup of that name; false if it did not. A CronJob names its Jobs after that
+// time, in minutes, and the PostgresBackup has the Job's name.
+func ScheduledFor(cluster, backup string) (time.Time, bool) {
+	text, ok := strings.CutPrefix(backup, BackupJob(cluster)+"-")
+	minutes, err := strconv.ParseInt(text, 10, 64)
+	if !ok || err != nil || minutes <= 0 {
+		return time.Time{}, false
+	}
+	return time.Unix(minutes*60, 0), true
+}
+
 // BackupJobLabels are on the Pods of scheduled backups. They have no label of the cluster, since they are none of its instances.
 func BackupJobLabels(cluster string) map[string]string {
 	return map[string]string{LabelName: ManagedBy, LabelAppInstance: cluster, LabelComponent: "backup"}

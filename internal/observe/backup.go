@@ -1,15 +1,19 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
@@ -86,10 +90,11 @@ func repositoryVolume(objects Objects, cluster string) *facts.Volume {
 }
 
 // backups is what is known of the cluster's backups; nil: the spec wants none.
-func (r *Reader) backups(ctx context.Context, c *v1.PostgresCluster, f *facts.Cluster, host *facts.Pod, wanted Wanted) (*facts.Backup, error) {
+func (r *Reader) backups(ctx context.Context, c *v1.PostgresCluster, f *facts.Cluster, objects Objects, wanted Wanted) (*facts.Backup, error) {
 	if c.Spec.Backup == nil || f.Deleting {
 		return nil, nil //nolint:nilnil // there is nothing to know
 	}
+	host, _ := repositoryTarget(c, objects)
 	b := &facts.Backup{Host: host, Missing: c.Spec.Backup.Repository.OnVolume() && host == nil}
 	b.Interval, b.Next = due(wanted.Schedule, wanted.TimeZone, f.Now)
 	reports := r.Agents.Reports(client.ObjectKeyFromObject(c))
@@ -97,7 +102,40 @@ func (r *Reader) backups(ctx context.Context, c *v1.PostgresCluster, f *facts.Cl
 	if host != nil && reports[naming.Repository(c.Name)].PodUID == host.UID {
 		b.HostReport = reports[naming.Repository(c.Name)].Status
 	}
-	return b, r.asked(ctx, c, b, wanted)
+	all, err := r.BackupsOf(ctx, client.ObjectKeyFromObject(c))
+	if err != nil {
+		return nil, err
+	}
+	r.asked(c, b, all, wanted)
+	if f.Suspend {
+		b.Next = time.Time{} // none is due until somebody wakes it
+	} else {
+		b.Course = course(objects, c, all, wanted, f.Now)
+	}
+	return b, nil
+}
+
+// course is what became of the times at which backups were due, since what the status accounts for.
+func course(objects Objects, c *v1.PostgresCluster, all []v1.PostgresBackup, wanted Wanted, now time.Time) backup.Course {
+	schedule, err := backup.ParseSchedule(wanted.Schedule)
+	told := c.Status.Backup
+	if err != nil || told == nil {
+		return backup.Course{}
+	}
+	if location, err := backup.ParseTimeZone(wanted.TimeZone); err == nil {
+		now = now.In(location)
+	}
+	var begun []time.Time
+	if job, ok := get[*batchv1.CronJob](objects, "CronJob", naming.BackupJob(c.Name)); ok && job.Status.LastScheduleTime != nil {
+		begun = append(begun, job.Status.LastScheduleTime.Time)
+	}
+	for i := range all {
+		if at, ok := naming.ScheduledFor(c.Name, all[i].Name); ok {
+			begun = append(begun, at)
+		}
+	}
+	from := ptr.Deref(cmp.Or(told.WaitingSince, told.NextScheduled), metav1.Time{})
+	return schedule.Course(from.Time, begun, now)
 }
 
 // due is about how long two runs of the schedule are apart, and when the next one is due; zero: there is no schedule.
@@ -192,11 +230,7 @@ func words(all map[string]Heard, holder string, c *v1.PostgresCluster) (archive 
 }
 
 // asked adds what is known of the cluster's PostgresBackups.
-func (r *Reader) asked(ctx context.Context, c *v1.PostgresCluster, b *facts.Backup, wanted Wanted) error {
-	all, err := r.BackupsOf(ctx, client.ObjectKeyFromObject(c))
-	if err != nil {
-		return err
-	}
+func (r *Reader) asked(c *v1.PostgresCluster, b *facts.Backup, all []v1.PostgresBackup, wanted Wanted) {
 	report, _ := b.Repository.Get()
 	first, wants := firstBackup(c.Name, report, all, wanted)
 	if wants && named(all, first) == nil {
@@ -228,7 +262,6 @@ func (r *Reader) asked(ctx context.Context, c *v1.PostgresCluster, b *facts.Back
 			b.Failed = &facts.FailedBackup{Name: one.Name, Message: one.Status.Message, At: last}
 		}
 	}
-	return nil
 }
 
 // beforeUpgrade is the backup that a major upgrade waits for before it begins; nil: none does, or somebody has said that it shall not.

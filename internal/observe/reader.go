@@ -121,7 +121,7 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 		SecretsUnknownFor: secretsUnknownFor,
 	}
 	f.DeletedAt = ptr.Deref(c.DeletionTimestamp, metav1.Time{}).Time
-	host, hostTarget := repositoryTarget(c, objects)
+	_, hostTarget := repositoryTarget(c, objects)
 	var targets []Target
 	if f.Instances, targets, err = r.instances(ctx, c, objects, wanted); err != nil {
 		return Observation{}, err
@@ -149,7 +149,7 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 		return Observation{}, err
 	}
 	f.Storage.Class = className(c.Spec.Storage.StorageClassName, f.StorageClasses)
-	if f.Backup, err = r.backups(ctx, c, &f, host, wanted); err != nil {
+	if f.Backup, err = r.backups(ctx, c, &f, objects, wanted); err != nil {
 		return Observation{}, err
 	}
 	if f.FinalBackup, err = r.finalBackup(ctx, c, &f); err != nil {

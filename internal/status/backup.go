@@ -95,6 +95,7 @@ func backups(in Input, s *v1.PostgresClusterStatus) {
 		s.Backup = before.Backup.DeepCopy()
 	}
 	s.Backup.NextScheduled = moment(b.Next)
+	schedule(b.Course, s.Backup)
 	if archive, known := b.Archive.Get(); known && archive.LastAt != nil {
 		s.LastArchived, s.Backup.LastArchivedWAL = moment(*archive.LastAt), archive.LastWAL
 	}
@@ -119,6 +120,37 @@ func backups(in Input, s *v1.PostgresClusterStatus) {
 	}
 }
 
+// schedule adds the times at which a backup was due and none was begun.
+func schedule(course backup.Course, s *v1.BackupStatus) {
+	s.WaitingSince = moment(course.Waits)
+	if course.Missed > 0 {
+		s.Missed += int32(course.Missed) //nolint:gosec // of a month at most
+		s.LastMissed = moment(course.Last)
+	}
+}
+
+// missed says of the last backup that was missed what there is to know.
+func missed(s *v1.BackupStatus) string {
+	message := fmt.Sprintf("The backup that was due at %s was not made: Kubernetes did not begin its Job within %.0f hours, or the one before had not ended when the next was due",
+		s.LastMissed.UTC().Format(time.RFC3339), backup.StartingDeadline.Hours())
+	if s.NextScheduled != nil {
+		message += "; the next is due at " + s.NextScheduled.UTC().Format(time.RFC3339)
+	}
+	return message
+}
+
+// missedEvents say that backups were missed since the last pass.
+func missedEvents(previous, s *v1.BackupStatus) []Event {
+	if s == nil || previous == nil || s.Missed <= previous.Missed {
+		return nil
+	}
+	message := missed(s)
+	if count := s.Missed - previous.Missed; count > 1 {
+		message = fmt.Sprintf("%d backups were missed, the last being: %s", count, message)
+	}
+	return []Event{{Warning: true, Reason: v1.ReasonScheduleMissed, Action: "Backup", Message: message}}
+}
+
 func moment(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
@@ -139,6 +171,14 @@ func ArchivingPatience(f facts.Cluster) time.Duration {
 		return left
 	}
 	return 0
+}
+
+// SchedulePatience is in how long the next backup, if it is not begun, will be late or missed; zero: none is due.
+func SchedulePatience(f facts.Cluster) time.Duration {
+	if f.Backup == nil || f.Backup.Course.Recheck.IsZero() {
+		return 0
+	}
+	return max(f.Backup.Course.Recheck.Sub(f.Now), time.Second)
 }
 
 // archiving is the condition ContinuousArchiving.
@@ -195,6 +235,8 @@ func backupHealthy(f facts.Cluster, s *v1.PostgresClusterStatus) metav1.Conditio
 		c.Reason, c.Message = v1.ReasonNoBackup, "There is no backup yet, so that nothing can be recovered"
 	case verified != nil && verified.Phase == v1.VerificationFailed:
 		c.Reason, c.Message = v1.ReasonVerificationFailed, verified.Message
+	case b.Interval > 0 && s.Backup.LastMissed != nil && s.LastBackup.Before(s.Backup.LastMissed):
+		c.Reason, c.Message = v1.ReasonScheduleMissed, missed(s.Backup)
 	case b.Interval > 0 && now.Sub(s.LastBackup.Time) > b.Interval+overdueGrace:
 		c.Reason, c.Message = v1.ReasonBackupOverdue, fmt.Sprintf("The last backup ended at %s, longer ago than the schedule says", s.LastBackup.UTC().Format(time.RFC3339))
 	case !f.Suspend && verificationOverdue(b.Verification, verified, now):

@@ -115,3 +115,51 @@ func TestGapIsTold(t *testing.T) {
 	assert.Equal(t, told.Message, tell(before, unsure).Message)
 	assert.Equal(t, v1.ReasonBackupUpToDate, tell(before, agentapi.RepositoryReport{}).Reason)
 }
+
+// TestMissedSchedule: what was missed is told once, counts on, and makes the backups unhealthy until there is a newer one.
+func TestMissedSchedule(t *testing.T) {
+	t.Parallel()
+	due := given.Now.Add(-8 * time.Hour)
+	tell := func(before v1.PostgresClusterStatus, course backup.Course, stopped time.Time) (v1.PostgresClusterStatus, []status.Event) {
+		in := after(before, healthy())
+		in.Facts.Backup = &facts.Backup{Interval: 24 * time.Hour, Next: given.Now.Add(16 * time.Hour), Course: course, Repository: facts.Know(agentapi.RepositoryReport{
+			Ready: true, Known: true, Backups: []backup.Backup{{Label: "L", Type: backup.Full, Stopped: stopped}},
+		})}
+		s := status.Compute(in)
+		return s, status.Events(in, s)
+	}
+	yesterday := due.Add(-24 * time.Hour)
+	before, _ := tell(v1.PostgresClusterStatus{}, backup.Course{}, yesterday)
+	waits, events := tell(before, backup.Course{Waits: due}, yesterday)
+	assert.Empty(t, events, "it may yet be made")
+	assert.True(t, waits.Backup.WaitingSince.Time.Equal(due))
+
+	s, events := tell(waits, backup.Course{Missed: 2, Last: due}, yesterday)
+	assert.Nil(t, s.Backup.WaitingSince)
+	assert.EqualValues(t, 2, s.Backup.Missed)
+	require.Len(t, events, 1)
+	assert.Equal(t, v1.ReasonScheduleMissed, events[0].Reason)
+	assert.True(t, events[0].Warning)
+	assert.Contains(t, events[0].Message, "2 backups were missed, the last being: The backup that was due at "+due.Format(time.RFC3339))
+	condition := apimeta.FindStatusCondition(s.Conditions, v1.ConditionBackupHealthy)
+	assert.Equal(t, v1.ReasonScheduleMissed, condition.Reason)
+	assert.Equal(t, metav1.ConditionFalse, condition.Status)
+
+	s, events = tell(s, backup.Course{}, yesterday)
+	assert.Empty(t, events)
+	assert.EqualValues(t, 2, s.Backup.Missed)
+	s, _ = tell(s, backup.Course{}, given.Now.Add(-time.Hour))
+	assert.True(t, apimeta.IsStatusConditionTrue(s.Conditions, v1.ConditionBackupHealthy), "there is a newer one")
+}
+
+// TestSchedulePatience: a backup that is not begun is told without anything else having happened.
+func TestSchedulePatience(t *testing.T) {
+	t.Parallel()
+	patience := func(b *facts.Backup) time.Duration {
+		return status.SchedulePatience(facts.Cluster{Now: given.Now, Backup: b})
+	}
+	assert.Zero(t, patience(nil))
+	assert.Zero(t, patience(&facts.Backup{}))
+	assert.Equal(t, time.Hour, patience(&facts.Backup{Course: backup.Course{Recheck: given.Now.Add(time.Hour)}}))
+	assert.Equal(t, time.Second, patience(&facts.Backup{Course: backup.Course{Recheck: given.Now.Add(-time.Hour)}}))
+}

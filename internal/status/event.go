@@ -30,6 +30,7 @@ func Events(in Input, s v1.PostgresClusterStatus) []Event {
 	events = append(events, primaryEvents(in.Previous, s)...)
 	events = append(events, instanceEvents(in.Previous, s)...)
 	events = append(events, volumeEvents(in)...)
+	events = append(events, missedEvents(in.Previous.Backup, s.Backup)...)
 	events = append(events, verificationEvents(in.Previous.Backup, s.Backup)...)
 	for n := range events {
 		events[n].Message = bounded(events[n].Message)
