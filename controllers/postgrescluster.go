@@ -160,7 +160,7 @@ func (r *PostgresCluster) write(ctx context.Context, c *v1.PostgresCluster, o ob
 		Holder:         o.Facts.Holder,
 		Volumes:        o.Facts.Volumes,
 		Credentials:    secrets, Settings: r.Settings, RepositoryVolume: o.Facts.RepositoryVolume,
-		Live: o.Facts.Live, Images: o.Facts.Images, Upgrade: d.Upgrade, Reports: reports(o.Facts),
+		Live: o.Facts.Live, Images: o.Facts.Images, Upgrade: d.Upgrade, InPlace: d.InPlace, Floor: d.Floor, Reports: reports(o.Facts),
 		Draining: d.Stopped && slices.ContainsFunc(o.Facts.Instances, func(i facts.Instance) bool { return i.Pod != nil }),
 	}
 	if o.Facts.Backup != nil {

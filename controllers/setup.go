@@ -125,7 +125,7 @@ func clusterOf(_ context.Context, object client.Object) []reconcile.Request {
 var wishes = []string{
 	naming.AnnotationPaused, naming.AnnotationForceDelete, naming.AnnotationSwitchover, naming.AnnotationFenced, naming.AnnotationForceFailover,
 	naming.AnnotationRestart, naming.AnnotationUpgradeSwitchover, naming.AnnotationUpgradeRetry, naming.AnnotationUpgradePreflight,
-	naming.AnnotationSkipFinalBackup, naming.AnnotationSkipUpgradeBackup,
+	naming.AnnotationSkipFinalBackup, naming.AnnotationSkipUpgradeBackup, naming.AnnotationRecoverInPlace,
 }
 
 // wanted drops what is not the user's wish: the status that we write ourselves, and what other tools annotate.

@@ -17,7 +17,7 @@ cd "$ROOT"
 NODES=${NODES:-3}
 LOGS=$BIN/test # where parts leave their records
 # What all leaves out, so that it ends in time: variations of other groups, up to ten minutes each. `make e2e` has them.
-LONG='^(TestBackupS3|TestBackupDeletion|TestBackupVerify|TestUpgradeManual|TestUpgradeSingle|TestUpgradeInPlace|TestUpgradeBackup|TestUpgradeCrash|TestUpgradeSynchronous|TestBenchBackup)$'
+LONG='^(TestBackupS3|TestBackupDeletion|TestBackupVerify|TestBackupInPlace|TestUpgradeManual|TestUpgradeSingle|TestUpgradeInPlace|TestUpgradeBackup|TestUpgradeCrash|TestUpgradeSynchronous|TestBenchBackup)$'
 
 # --- parts ---------------------------------------------------------------------------------------------------------------
 # install_packages: PostgreSQL and pgBackRest for the agent's tests, without the cluster that Debian's package would start; shellcheck for verify

@@ -103,6 +103,11 @@ const (
 	ReasonArchiveIncomplete = "ArchiveIncomplete"
 	// ReasonBackupOverdue: the last good backup is older than the schedule says.
 	ReasonBackupOverdue = "BackupOverdue"
+	// ReasonRecoveringInPlace: the data is being replaced by that of an earlier moment. ReasonRecoveredInPlace: it was (event only).
+	ReasonRecoveringInPlace = "RecoveringInPlace"
+	ReasonRecoveredInPlace  = "RecoveredInPlace"
+	// ReasonRecoveryRefused: a recovery in place was refused, or failed and changed nothing.
+	ReasonRecoveryRefused = "RecoveryRefused"
 	// ReasonScheduleMissed: a backup was due, was not begun, and will not be; there is none since.
 	ReasonScheduleMissed = "ScheduleMissed"
 	// ReasonVerificationFailed: the backup that was verified last is no good, or could not be verified.
@@ -301,6 +306,10 @@ type PostgresClusterStatus struct {
 	// upgrade is the major upgrade that is under way, or the last one.
 	// +optional
 	Upgrade *UpgradeStatus `json:"upgrade,omitempty"`
+
+	// recovery is the recovery in place that is under way, or the last one.
+	// +optional
+	Recovery *RecoveryStatus `json:"recovery,omitempty"`
 
 	// lastBackup is when the last good backup ended.
 	// +optional

@@ -31,6 +31,9 @@ func (a *Agent) act(ctx context.Context, w *world) outcome {
 	if a.fence(w) {
 		return outcome{state: agentapi.StateStopping, notReady: "runs read-write without the lease"}
 	}
+	if waiting := a.replaceInPlace(w); waiting != nil {
+		return *waiting
+	}
 	switch w.decision.Action {
 	case election.Bootstrap:
 		return a.bootstrap(ctx, w)

@@ -101,6 +101,7 @@ type memory struct {
 	// slots is the task that keeps a standby's slots; slotsNext is when it may begin again.
 	slots     *task
 	backups   backups
+	inPlace   inPlace
 	slotsNext time.Time
 	timelines timelines
 	syncing   syncing
@@ -344,7 +345,10 @@ func (a *Agent) shutdown(ctx context.Context) {
 	a.log.Info("Stopping")
 	began := time.Now()
 	a.gave = false // what it gave away in an earlier switchover
-	for _, task := range []*task{a.switching.task, a.upgradeWork.task, a.upgradeWork.statistics, a.besides.work, a.besides.look, a.besides.keep, a.seed, a.setup, a.labels, a.slots} {
+	for _, task := range []*task{
+		a.switching.task, a.upgradeWork.task, a.upgradeWork.statistics, a.besides.work, a.besides.look, a.besides.keep,
+		a.inPlace.task, a.seed, a.setup, a.labels, a.slots,
+	} {
 		task.stop()
 	}
 	a.stopBackups()

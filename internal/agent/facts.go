@@ -28,6 +28,9 @@ func (a *Agent) facts(w *world) election.Facts {
 		HolderFenced: w.view.Holder != "" && a.config.IsFenced(w.view.Holder),
 		Request:      a.handover.asked(w),
 	}
+	if own := facts.Data; a.config.Floor.Excludes(own.SystemIdentifier, own.Position.Timeline) && !facts.Forced {
+		facts.Server.Unable = beforeRecovery
+	}
 	if !a.noHolderSince.IsZero() {
 		facts.Waited = w.now.Sub(a.noHolderSince)
 	}
@@ -186,6 +189,9 @@ func (a *Agent) memberFacts(w *world, name string) election.Member {
 	member.Streaming, member.Fenced = status.Streaming, status.Fenced
 	if status.AgentDigest == "" { // an agent of before failover would promote without any of its rules
 		member.Unable = "its agent is older, and knows nothing of failover"
+	}
+	if a.config.Floor.Excludes(status.SystemIdentifier, status.Timeline) {
+		member.Unable = beforeRecovery
 	}
 	if status.State != agentapi.StateRunning {
 		member.Unable = fmt.Sprintf("its PostgreSQL does not run (%s)", status.State)

@@ -132,6 +132,7 @@ func (a *Agent) observeAndAct(ctx, background context.Context, w *world) outcome
 	}
 	defer a.takeBackups(background, w)
 	a.watchArchiver(ctx, w)
+	a.keepInPlace(ctx, w)
 	return a.act(ctx, w)
 }
 

@@ -37,6 +37,7 @@ func (a *Agent) publish(w world, result outcome) bool {
 		}
 	}
 	a.describeBackups(&status)
+	a.describeInPlace(&w, &status)
 	describeData(&w, &status)
 	notReady := result.notReady
 	if result.state == agentapi.StateRunning && w.state != nil {

@@ -58,6 +58,9 @@ type Config struct {
 	// Backup is how the cluster is backed up; nil: not at all. Recovery is the backup that its data is made from; nil: it is new.
 	Backup   *BackupConfig `json:"backup,omitempty"`
 	Recovery *Recovery     `json:"recovery,omitempty"`
+	// InPlace is a recovery of the cluster's own data that is under way, Floor which data must not take over since one; nil: none.
+	InPlace *InPlace `json:"inPlace,omitempty"`
+	Floor   *Floor   `json:"floor,omitempty"`
 }
 
 // FenceAll in Config.Fenced stands for every instance.
@@ -212,6 +215,9 @@ type Status struct {
 	// primary is restarted first, since a standby keeps the greater value until it has replayed the change.
 	Lowering []string `json:"lowering,omitempty"`
 
+	// InPlace is how far the primary is with a recovery in place; nil: it knows of none. Floor is the timeline of Config.Floor that is in force.
+	InPlace *InPlaceReport `json:"inPlace,omitempty"`
+	Floor   int64          `json:"floor,omitempty"`
 	// UpgradeProtocol is the constant UpgradeProtocol of the agent; zero: it knows nothing of major upgrades.
 	UpgradeProtocol int `json:"upgradeProtocol,omitempty"`
 	// LiveVersion is the major of the live generation, as this agent reads the Lease; empty: not known.

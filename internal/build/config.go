@@ -43,6 +43,8 @@ func agentConfig(in Input) agentapi.Config {
 		Fenced:           fenced(c),
 		ForceFailover:    c.Annotations[naming.AnnotationForceFailover],
 		Upgrade:          in.Upgrade,
+		InPlace:          in.InPlace,
+		Floor:            in.Floor,
 	}
 	for _, m := range in.Members {
 		member := agentapi.Member{Name: m.Name, Host: naming.InstanceHost(c.Name, c.Namespace, m.Name)}

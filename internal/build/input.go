@@ -25,6 +25,9 @@ type Input struct {
 	Live    string
 	Images  map[string]string
 	Upgrade *agentapi.Upgrade
+	// InPlace and Floor are what the agents are told of a recovery in place; nil: nothing.
+	InPlace *agentapi.InPlace
+	Floor   *agentapi.Floor
 	// Reports are what the agents say, by instance.
 	Reports map[string]agentapi.Status
 	// Stopped says that no instance is to run.

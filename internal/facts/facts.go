@@ -99,6 +99,8 @@ type Cluster struct {
 	Leftovers []string
 	// Backup is what is known of backups; nil: the spec wants none.
 	Backup *Backup
+	// Recovery is a recovery in place that is wanted, or under way.
+	Recovery Recovery
 	// FinalBackup is the backup to make before the cluster goes; nil: none is wanted, or it is not being deleted.
 	FinalBackup *WantedBackup
 	// BackupRecords are the PostgresBackups that go with a cluster that is being deleted.

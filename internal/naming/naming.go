@@ -73,6 +73,8 @@ const (
 	AnnotationForceDelete = "pgsteward.io/force-delete"
 	// AnnotationSkipFinalBackup, "true" on a PostgresCluster that is being deleted, deletes it without the last backup that its spec wants.
 	AnnotationSkipFinalBackup = "pgsteward.io/skip-final-backup"
+	// AnnotationRecoverInPlace on a PostgresCluster asks for a recovery of its own data: JSON, see backup.ParseInPlace.
+	AnnotationRecoverInPlace = "pgsteward.io/recover-in-place"
 	// AnnotationKeepInRepository, "true" on a PostgresBackup, lets it go without removing its backup from the repository.
 	AnnotationKeepInRepository = "pgsteward.io/keep-in-repository"
 	// AnnotationSwitchover on a PostgresCluster is a wish: the name of the standby that is to become primary, or SwitchoverBest. The
@@ -400,6 +402,9 @@ func FinalBackup(cluster, uid string) string { return cluster + "-final-" + uid[
 func UpgradeBackup(cluster, to string, began time.Time) string {
 	return fmt.Sprintf("%s-before-%s-%x", cluster, to, began.Unix())
 }
+
+// RecoveryBackup is the name of the PostgresBackup that is made before the recovery in place of that name.
+func RecoveryBackup(cluster, attempt string) string { return cluster + "-before-recovery-" + attempt }
 
 // ClusterLabels are on every object of the cluster.
 func ClusterLabels(cluster string) map[string]string {

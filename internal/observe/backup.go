@@ -168,6 +168,32 @@ func (r *Reader) finalBackup(ctx context.Context, c *v1.PostgresCluster, f *fact
 	return final, nil
 }
 
+// recovery is what is wanted of a recovery in place, and how far it is.
+func (r *Reader) recovery(ctx context.Context, c *v1.PostgresCluster) (facts.Recovery, error) {
+	known := facts.Recovery{Status: c.Status.Recovery.DeepCopy()}
+	if text := c.Annotations[naming.AnnotationRecoverInPlace]; text != "" {
+		wish, err := backup.ParseInPlace(text)
+		if err != nil {
+			known.BadWish = fmt.Sprintf("annotation %s: %v", naming.AnnotationRecoverInPlace, err)
+		} else {
+			known.Wish = &wish
+		}
+	}
+	if s := known.Status; s == nil || s.Phase != v1.RecoverySafetyBackup {
+		return known, nil
+	}
+	known.Safety = &facts.WantedBackup{Name: known.Status.SafetyBackup}
+	b, err := r.Backup(ctx, types.NamespacedName{Namespace: c.Namespace, Name: known.Safety.Name})
+	if apierrors.IsNotFound(err) {
+		return known, nil
+	}
+	if err != nil {
+		return known, fmt.Errorf("reading PostgresBackup %s/%s: %w", c.Namespace, known.Safety.Name, err)
+	}
+	known.Safety.Asked, known.Safety.Phase, known.Safety.Message = true, b.Status.Phase, b.Status.Message
+	return known, nil
+}
+
 // backupRecords are the PostgresBackups that go with the cluster, also those of an earlier one of its name: what they tell of is in the
 // same place.
 func (r *Reader) backupRecords(ctx context.Context, c *v1.PostgresCluster, f *facts.Cluster) ([]facts.BackupRecord, error) {

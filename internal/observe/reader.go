@@ -149,14 +149,26 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 		return Observation{}, err
 	}
 	f.Storage.Class = className(c.Spec.Storage.StorageClassName, f.StorageClasses)
-	if f.Backup, err = r.backups(ctx, c, &f, objects, wanted); err != nil {
+	if err := r.observeBackups(ctx, c, &f, objects, wanted); err != nil {
 		return Observation{}, err
 	}
-	if f.FinalBackup, err = r.finalBackup(ctx, c, &f); err != nil {
-		return Observation{}, err
+	o.Facts = f
+	return o, nil
+}
+
+// observeBackups adds what is known of backups, and of what is made from them.
+func (r *Reader) observeBackups(ctx context.Context, c *v1.PostgresCluster, f *facts.Cluster, objects Objects, wanted Wanted) (err error) {
+	if f.Backup, err = r.backups(ctx, c, f, objects, wanted); err != nil {
+		return err
 	}
-	if f.BackupRecords, err = r.backupRecords(ctx, c, &f); err != nil {
-		return Observation{}, err
+	if f.Recovery, err = r.recovery(ctx, c); err != nil {
+		return err
+	}
+	if f.FinalBackup, err = r.finalBackup(ctx, c, f); err != nil {
+		return err
+	}
+	if f.BackupRecords, err = r.backupRecords(ctx, c, f); err != nil {
+		return err
 	}
 	for _, record := range f.BackupRecords {
 		f.Leftovers = append(f.Leftovers, "postgresbackup/"+record.Name)
@@ -165,8 +177,7 @@ func (r *Reader) Observe(ctx context.Context, c *v1.PostgresCluster, wanted Want
 		f.Backup.Image = repositoryImage(objects, f.Holder, c.Name)
 		f.Backup.Verification = verification(objects, c, wanted, f.Now)
 	}
-	o.Facts = f
-	return o, nil
+	return nil
 }
 
 // replicas is what the spec wants; the API server has set the default. A major upgrade may need a second instance.

@@ -30,8 +30,13 @@ type Decision struct {
 	// UpgradeStatus is what the status is to say of a major upgrade; nil: there never was one. Preflight is the condition; nil: none.
 	UpgradeStatus *v1.UpgradeStatus
 	Preflight     *metav1.Condition
-	// Backup is the name of a PostgresBackup to ask for, which a major upgrade waits for; empty: none.
+	// Backup is the name of a PostgresBackup to ask for, which a major upgrade or a recovery in place waits for; empty: none.
 	Backup string
+	// Recovery is what the status is to say of a recovery in place; nil: there never was one. InPlace and Floor are what the agents are told
+	// of it; nil: nothing.
+	Recovery *v1.RecoveryStatus
+	InPlace  *agentapi.InPlace
+	Floor    *agentapi.Floor
 	// Action removes or restarts something, or is None.
 	Action Action
 	// Switchover is what there is to say of the last switchover; nil: nothing new.

@@ -14,16 +14,17 @@
 //  7. restart-broken: a Pod that does not work and was made from an older specification is made anew.
 //  8. restart-revoked: a Pod whose token the API server rejects is made anew: those that do not serve at once, standbys one at a time.
 //  9. node-lost: a standby whose node was deleted, or has its volume and is out for long, is made anew. Never the primary.
-//  10. upgrade: a major upgrade is under way: its next step is taken, see internal/upgrade. Scaling and rolling wait.
-//  11. create: instances are missing. A volume with somebody else's data is refused, and its number stays free.
-//  12. scale-in: there are more instances than wanted: the standby with the highest number goes. Never the primary, and only
+//  10. recovery: a recovery in place is under way, or begins: its next step is waited for. Everything else waits.
+//  11. upgrade: a major upgrade is under way: its next step is taken, see internal/upgrade. Scaling and rolling wait.
+//  12. create: instances are missing. A volume with somebody else's data is refused, and its number stays free.
+//  13. scale-in: there are more instances than wanted: the standby with the highest number goes. Never the primary, and only
 //     while the primary is known and serves, or if the standby is known to be empty.
-//  13. settle: something is not ready yet, or has not put the newest configuration in force: wait for it.
-//  14. upgrade-waits: a major upgrade is wanted and has not begun: it waits for the preflight, or for somebody.
-//  15. roll: instances differ from the spec, or parameters wait for a restart: the standbys are restarted one at a time, each only when
+//  14. settle: something is not ready yet, or has not put the newest configuration in force: wait for it.
+//  15. upgrade-waits: a major upgrade is wanted and has not begun: it waits for the preflight, or for somebody.
+//  16. roll: instances differ from the spec, or parameters wait for a restart: the standbys are restarted one at a time, each only when
 //     all others serve and have caught up; then the primary hands over to one of them, and is the last. What makes an instance fail
 //     so stops at the first.
-//  16. done: nothing is left to do.
+//  17. done: nothing is left to do.
 //
 // What is unknown never allows an action that removes something.
 package plan

@@ -36,6 +36,7 @@ var rules = []rule{
 	{"restart-broken", restartBroken},
 	{"restart-revoked", restartRevoked},
 	{"node-lost", nodeLost},
+	{"recovery", recovering},
 	{"upgrade", upgrading},
 	{"create", create},
 	{"scale-in", scaleIn},
@@ -62,6 +63,7 @@ func Decide(f facts.Cluster) Decision {
 				noteForce(&f, &d)
 				d.Refused = append(d.Refused, refused...)
 				noteUpgrade(&f, &d)
+				noteRecovery(&f, &d)
 			}
 			return d
 		}

@@ -27,6 +27,7 @@ func Events(in Input, s v1.PostgresClusterStatus) []Event {
 	events = append(events, conditionEvents(in.Previous, s)...)
 	events = append(events, switchoverEvents(in.Previous.Switchover, s.Switchover)...)
 	events = append(events, upgradeEvents(in.Previous.Upgrade, s.Upgrade)...)
+	events = append(events, recoveryEvents(in.Previous.Recovery, s.Recovery)...)
 	events = append(events, primaryEvents(in.Previous, s)...)
 	events = append(events, instanceEvents(in.Previous, s)...)
 	events = append(events, volumeEvents(in)...)
@@ -130,6 +131,22 @@ func upgradeEvents(previous, s *v1.UpgradeStatus) []Event {
 		v1.UpgradeAwaitSwitchover, v1.UpgradeSwitchingOver, v1.UpgradeRollback, v1.UpgradeRetire, v1.UpgradeRevert:
 	}
 	return append(events, e)
+}
+
+// recoveryEvents say how far a recovery in place is, once for each phase.
+func recoveryEvents(previous, s *v1.RecoveryStatus) []Event {
+	if s == nil || previous != nil && previous.Name == s.Name && previous.Phase == s.Phase {
+		return nil
+	}
+	e := Event{Reason: v1.ReasonRecoveringInPlace, Action: "Recover", Message: fmt.Sprintf("Recovery in place %s: %s: %s", s.Name, s.Phase, s.Message)}
+	switch s.Phase {
+	case v1.RecoveryCompleted:
+		e.Reason = v1.ReasonRecoveredInPlace
+	case v1.RecoveryRefused, v1.RecoveryFailed:
+		e.Warning, e.Reason = true, v1.ReasonRecoveryRefused
+	case v1.RecoverySafetyBackup, v1.RecoveryPreparing, v1.RecoveryAnnouncing, v1.RecoveryReplacing, v1.RecoveryRejoining:
+	}
+	return []Event{e}
 }
 
 func primaryEvents(previous, s v1.PostgresClusterStatus) []Event {

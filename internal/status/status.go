@@ -48,6 +48,7 @@ func Compute(in Input) v1.PostgresClusterStatus {
 		Timeline:           in.Previous.Timeline,
 		Switchover:         in.Previous.Switchover,
 		Upgrade:            in.Previous.Upgrade,
+		Recovery:           in.Previous.Recovery,
 		Conditions:         slices.Clone(in.Previous.Conditions),
 	}
 	if !f.OnlyRemembered {
@@ -55,6 +56,9 @@ func Compute(in Input) v1.PostgresClusterStatus {
 	}
 	if in.Decision.UpgradeStatus != nil {
 		s.Upgrade = in.Decision.UpgradeStatus
+	}
+	if in.Decision.Recovery != nil {
+		s.Recovery = in.Decision.Recovery
 	}
 	if in.Decision.Switchover != nil {
 		s.Switchover = in.Decision.Switchover
@@ -123,7 +127,7 @@ func ready(in Input, found []facts.Problem) metav1.Condition {
 	d := &in.Decision
 	c := metav1.Condition{Type: v1.ConditionReady, Status: metav1.ConditionFalse, Reason: d.Reason, Message: d.Message}
 	switch {
-	case len(in.Problems) == 0 && d.Rule != "done" && upgrades(in) && in.Facts.Serves() && len(found) == 0:
+	case len(in.Problems) == 0 && d.Rule != "done" && (upgrades(in) || d.Rule == "recovery") && in.Facts.Serves() && len(found) == 0:
 		c.Status, c.Reason = metav1.ConditionTrue, v1.ReasonReady // it serves all the time
 	case len(in.Problems) == 0 && (d.Rule == "done" || d.Frozen && in.Facts.Serves()):
 		c.Status, c.Reason = metav1.ConditionTrue, v1.ReasonReady

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	v1 "github.com/pgsteward/pgsteward/apis/v1"
+	"github.com/pgsteward/pgsteward/internal/backup"
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
@@ -28,6 +29,7 @@ func annotations(q question) Verdict {
 	check(naming.AnnotationSwitchover, BadSwitchover)
 	check(naming.AnnotationFenced, unknownInstances)
 	check(naming.AnnotationForceFailover, unknownInstance)
+	check(naming.AnnotationRecoverInPlace, badRecovery)
 	if len(verdict.Errors) == 0 && fencesAll(q.after) && (q.before == nil || !fencesAll(q.before)) {
 		verdict.Warnings = append(verdict.Warnings, fmt.Sprintf(
 			"%s: every instance is fenced, so PostgreSQL is stopped everywhere and nothing serves until the annotation is removed", annotationsPath.Key(naming.AnnotationFenced)))
@@ -49,6 +51,18 @@ func BadSwitchover(c *v1.PostgresCluster, target string) string {
 	default:
 		return ""
 	}
+}
+
+// badRecovery says why a wish for a recovery in place cannot be understood, or can never be; nothing if it may. What depends on the moment is known
+// when it begins.
+func badRecovery(c *v1.PostgresCluster, text string) string {
+	if _, err := backup.ParseInPlace(text); err != nil {
+		return err.Error()
+	}
+	if c.Spec.Backup == nil {
+		return "there is no spec.backup, so that there is nothing to recover from"
+	}
+	return ""
 }
 
 // unknownInstances says which of the names are of no instance; nothing if all are.

@@ -44,26 +44,29 @@ const (
 // Recover makes the data from a backup and WAL: it is restored, a server of its own recovers it up to the target and begins a new
 // timeline there, and stops. So what comes into place is the data of a primary, as if it had always been here.
 func (s *Seeder) Recover(ctx context.Context, r Recovery) error {
+	return s.seed(ctx, func(target string) error { return s.recoverTo(ctx, target, r) })
+}
+
+// recoverTo makes the data in that folder, which is not there.
+func (s *Seeder) recoverTo(ctx context.Context, target string, r Recovery) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, recoveryBound, errors.New("the recovery took longer than 14 days"))
 	defer cancel()
-	return s.seed(ctx, func(target string) error {
-		if err := os.MkdirAll(target, 0o700); err != nil {
-			return fmt.Errorf("making the data directory: %w", err)
-		}
-		if err := s.Volume.Chown(target); err != nil {
-			return fmt.Errorf("making the data directory: %w", err)
-		}
-		if err := r.Restore(ctx, target); err != nil {
-			return err
-		}
-		if major := MajorOf(target); major != s.Volume.major {
-			return fmt.Errorf("the backup is of PostgreSQL %d, not %d", major, s.Volume.major)
-		}
-		if err := s.configureRecovery(target, r); err != nil {
-			return err
-		}
-		return s.runRecovery(ctx, target, r)
-	})
+	if err := os.MkdirAll(target, 0o700); err != nil {
+		return fmt.Errorf("making the data directory: %w", err)
+	}
+	if err := s.Volume.Chown(target); err != nil {
+		return fmt.Errorf("making the data directory: %w", err)
+	}
+	if err := r.Restore(ctx, target); err != nil {
+		return err
+	}
+	if major := MajorOf(target); major != s.Volume.major {
+		return fmt.Errorf("the backup is of PostgreSQL %d, not %d", major, s.Volume.major)
+	}
+	if err := s.configureRecovery(target, r); err != nil {
+		return err
+	}
+	return s.runRecovery(ctx, target, r)
 }
 
 // configureRecovery writes the files of a server that nobody but the agent can reach.

@@ -140,12 +140,15 @@ func (s *Seeder) replace(target string) error {
 // moved away is put back: the crash was between two renames.
 func (v *Volume) RemoveLeftovers() error {
 	if _, err := os.Stat(v.Dir()); os.IsNotExist(err) {
-		if err := os.Rename(v.old(), v.Dir()); err != nil && !os.IsNotExist(err) {
-			return fmt.Errorf("putting back the data directory: %w", err)
+		for _, path := range []string{v.old(), v.before()} {
+			err := os.Rename(path, v.Dir())
+			if err == nil || !os.IsNotExist(err) {
+				return wrapped("putting back the data directory", err)
+			}
 		}
 		return nil
 	}
-	for _, path := range []string{v.old(), v.seeding()} {
+	for _, path := range []string{v.old(), v.seeding(), v.dropping()} {
 		if err := os.RemoveAll(path); err != nil {
 			return fmt.Errorf("removing %s: %w", path, err)
 		}

@@ -82,6 +82,17 @@ type Server struct {
 
 // Recover makes the seeder's data from what was found.
 func (r Repository) Recover(ctx context.Context, seeder *datadir.Seeder, found Found, server Server) error {
+	return r.recover(ctx, found, server, seeder.Recover)
+}
+
+// RecoverBeside makes data from what was found, beside the seeder's, for the recovery in place of that name.
+func (r Repository) RecoverBeside(ctx context.Context, seeder *datadir.Seeder, found Found, server Server, attempt string) error {
+	return r.recover(ctx, found, server, func(ctx context.Context, recovery datadir.Recovery) error {
+		return seeder.RecoverBeside(ctx, attempt, recovery)
+	})
+}
+
+func (r Repository) recover(ctx context.Context, found Found, server Server, do func(context.Context, datadir.Recovery) error) error {
 	client := sql.NewClient(server.Socket, server.Port)
 	defer client.Close()
 	recovery := datadir.Recovery{
@@ -103,7 +114,7 @@ func (r Repository) Recover(ctx context.Context, seeder *datadir.Seeder, found F
 	if server.Use != nil {
 		recovery.Use = func(ctx context.Context) error { return server.Use(ctx, client) }
 	}
-	err := seeder.Recover(ctx, recovery)
+	err := do(ctx, recovery)
 	if err != nil && found.Gap != nil {
 		err = fmt.Errorf("%w (%s)", err, found.Gap)
 	}
