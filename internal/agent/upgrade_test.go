@@ -291,6 +291,19 @@ func TestUpgradeInPlace(t *testing.T) { //nolint:paralleltest // it takes the ma
 	_, err = first.query("app", "DROP TABLE odd")
 	require.NoError(t, err)
 
+	// The primary's agent is started anew in the pause: it has the writes again, and what the seed makes is of no use.
+	streaming("a1b2c3")
+	request.ID = "a1b2c3"
+	require.NoError(t, c.client(naming.OperatorUser).UpgradeSwitchover(t.Context(), first.address, request))
+	second.await(upgradeBound, "converting", func(s agentapi.Status) bool {
+		return s.Upgrade != nil && s.Upgrade.Seed != nil && s.Upgrade.Seed.Stage == agentapi.SeedConverting
+	})
+	first = c.repod("db-1")
+	first.awaitReady(agentapi.RolePrimary)
+	assert.Equal(t, "15", c.lease.annotation(naming.AnnotationVersion))
+	acked = w.acknowledged()
+	require.Eventually(t, func() bool { return len(w.acknowledged()) > len(acked)+50 }, long, often, "writes go on")
+
 	streaming("a1b2c2")
 	request.ID = "a1b2c2"
 	ctx, cancel := context.WithTimeout(t.Context(), short)
