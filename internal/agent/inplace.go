@@ -87,12 +87,14 @@ func (a *Agent) keepInPlace(ctx context.Context, w *world) {
 		a.log.Error("Looking for the data of a recovery in place failed", "error", err)
 		return
 	}
+	// An agent that was restarted is not the primary again yet; what it has made counts until another instance is.
+	isAnothers := w.view.Known && w.view.Holder != "" && w.view.Holder != a.options.Instance
 	runs := w.state != nil && !w.state.InRecovery && w.server.Writable
 	switch {
 	case found.before && runs:
 		a.log.Info("Removing the data that was replaced", "recovery", found.present)
 		a.inPlaceTask(ctx, false, func(context.Context) error { return a.volume.DropBefore() })
-	case found.rest && (wanted == nil || !primary || found.beside != wanted.Name && found.beside != "" || p.failed != "" && p.attempt == wanted.Name):
+	case found.rest && (wanted == nil || isAnothers || found.beside != wanted.Name && found.beside != "" || p.failed != "" && p.attempt == wanted.Name):
 		a.log.Info("Removing data that was recovered beside the present", "recovery", found.beside)
 		a.inPlaceTask(ctx, false, func(context.Context) error { return a.volume.DropBeside() })
 	case wanted == nil || !primary || !runs || found.present == wanted.Name || found.beside == wanted.Name:

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgsteward/pgsteward/internal/agent/datadir"
 	"github.com/pgsteward/pgsteward/internal/agentapi"
 	"github.com/pgsteward/pgsteward/internal/backup"
 )
@@ -49,15 +50,15 @@ func TestInPlace(t *testing.T) {
 		assert.True(t, status.Ready, "it serves all the time")
 		return *status.InPlace
 	}
-	replace := func(timeline int64) {
+	announce := func(timeline int64) {
 		c.change(func(config *agentapi.Config) {
 			config.Floor = &agentapi.Floor{SystemIdentifier: system, Timeline: timeline}
 		})
 		for _, a := range []*testAgent{primary, standby} {
 			a.await(short, "aware of what may take over", func(s agentapi.Status) bool { return s.Floor == timeline })
 		}
-		c.change(func(config *agentapi.Config) { config.InPlace.Replace = true })
 	}
+	replace := func() { c.change(func(config *agentapi.Config) { config.InPlace.Replace = true }) }
 
 	report := wish("broken")
 	require.Equal(t, agentapi.InPlacePrepared, report.Stage, report.Error)
@@ -67,27 +68,32 @@ func TestInPlace(t *testing.T) {
 	for _, file := range files {
 		require.NoError(t, os.Remove(file))
 	}
-	replace(report.Timeline)
-	failed := primary.await(backupBound, "back", func(s agentapi.Status) bool {
+	announce(report.Timeline)
+	replace()
+	failed := primary.await(2*long, "back", func(s agentapi.Status) bool {
 		return s.InPlace != nil && s.InPlace.Stage == agentapi.InPlaceFailed
 	})
 	assert.Contains(t, failed.InPlace.Error, "that before was put back")
-	c.change(func(config *agentapi.Config) { config.InPlace, config.Floor = nil, nil })
 	assert.Equal(t, int64(1), primary.awaitReady(agentapi.RolePrimary).Timeline)
+	c.change(func(config *agentapi.Config) { config.InPlace, config.Floor = nil, nil })
 	standby.awaitReady(agentapi.RoleStandby)
 	_, err = primary.query("postgres", "SELECT * FROM t")
 	require.ErrorContains(t, err, "does not exist")
 
 	report = wish("good")
 	require.Equal(t, agentapi.InPlacePrepared, report.Stage, report.Error)
-	replace(report.Timeline)
-	primary.await(backupBound, "recovered", func(s agentapi.Status) bool {
+	announce(report.Timeline)
+	primary.stop() // and what a crash between the two renames leaves
+	require.NoError(t, os.Rename(primary.dataDir(), primary.dataDir()+".before"))
+	replace()
+	primary = startForBackups(c, "db-1")
+	primary.await(2*long, "recovered", func(s agentapi.Status) bool {
 		return s.InPlace != nil && s.InPlace.Stage == agentapi.InPlaceReplaced && s.Ready
 	})
 	assert.Equal(t, "2", primary.ask("SELECT count(*) FROM t"))
 	_, err = primary.query("postgres", "INSERT INTO t VALUES (3)")
 	require.NoError(t, err)
-	standby.await(backupBound, "following", func(s agentapi.Status) bool { return s.Streaming && s.Timeline == report.Timeline })
+	standby.await(2*long, "following", func(s agentapi.Status) bool { return s.Streaming && s.Timeline == report.Timeline })
 	standby.answers("SELECT count(*) FROM t", "3")
 	c.change(func(config *agentapi.Config) { config.InPlace = nil })
 	for _, kind := range []string{".before", ".recovered", ".dropping"} {
@@ -149,4 +155,12 @@ func TestFloor(t *testing.T) {
 	require.Never(t, func() bool { return standby.status().Role == agentapi.RolePrimary }, 15*time.Second, often)
 	c.change(func(config *agentapi.Config) { config.Floor.SystemIdentifier = "1" + system })
 	standby.awaitReady(agentapi.RolePrimary)
+}
+
+// TestInPlaceRoom: without room for the data twice the figures are told.
+func TestInPlaceRoom(t *testing.T) {
+	t.Parallel()
+	volume := datadir.NewVolume(t.TempDir(), 17, nil)
+	require.ErrorContains(t, roomFor(volume, backup.Backup{Size: 1 << 60}), "MiB must be free")
+	require.ErrorContains(t, roomFor(volume, backup.Backup{Size: 1 << 60}), "Make spec.storage.size greater")
 }
