@@ -32,7 +32,7 @@ func TestRetention(t *testing.T) {
 	_, err := primary.query("postgres", "CREATE TABLE t (n int)")
 	require.NoError(t, err)
 	wal := func() []string {
-		files, err := filepath.Glob(filepath.Join(repository.Path, "archive", stanza, "*", "*", "*.gz"))
+		files, err := filepath.Glob(filepath.Join(repository.Path, "archive", stanza, "*", "*", "*.zst"))
 		require.NoError(t, err)
 		return files
 	}
@@ -132,7 +132,7 @@ func TestRemoveBackup(t *testing.T) {
 	backups := primary.status().Repository.Backups
 	require.Len(t, backups, 1)
 	require.Equal(t, labels[1], backups[0].Label)
-	files, err := filepath.Glob(filepath.Join(repository.Path, "archive", stanza, "*", "*", "*.gz"))
+	files, err := filepath.Glob(filepath.Join(repository.Path, "archive", stanza, "*", "*", "*.zst"))
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {
