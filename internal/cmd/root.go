@@ -20,7 +20,7 @@ func Run(args []string) int {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(managerCommand(), agentCommand(), watchdogCommand(), installCommand(), carryCommand(), repositoryCommand(), backupCommand(), verifyCommand())
+	root.AddCommand(managerCommand(), agentCommand(), watchdogCommand(), installCommand(), carryCommand(), repositoryCommand(), backupCommand(), verifyCommand(), consoleCommand())
 	root.SetArgs(args)
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "pgsteward:", err)

@@ -25,6 +25,9 @@ var importRules = []importRule{
 	// The operator's webhook, and its certificate.
 	{"internal/admission", []string{"apis/...", "internal/observe", "internal/validate", "internal/facts", "internal/naming"}},
 	{"internal/webhookcert", []string{"internal/credential", "internal/naming"}},
+	// The web console: it knows the API, and nothing of how the operator works.
+	{"internal/console", []string{"apis/...", "internal/console/view", "internal/credential", "internal/naming"}},
+	{"internal/console/view", []string{"apis/...", "internal/naming"}},
 	// What decides, and what describes what was decided.
 	{"internal/validate", []string{"apis/...", "internal/backup", "internal/facts", "internal/postgres", "internal/naming"}},
 	{"internal/upgradeable", []string{"apis/...", "internal/naming"}},
@@ -68,7 +71,7 @@ type libraryRule struct {
 var libraryRules = []libraryRule{
 	{"sigs.k8s.io/controller-runtime/pkg/conversion", []string{"apis/..."}}, // two interfaces
 	{"sigs.k8s.io/controller-runtime/...", []string{
-		"controllers/...", "internal/observe/...", "internal/apply/...", "internal/admission", "internal/webhookcert", "internal/cmd/...",
+		"controllers/...", "internal/observe/...", "internal/apply/...", "internal/admission", "internal/webhookcert", "internal/cmd/...", "internal/console",
 	}},
 	{"github.com/jackc/pgx/...", []string{"internal/agent/...", "internal/testing/servers", "test/chaos/..."}},
 	{"github.com/spf13/cobra/...", []string{"", "internal/cmd/..."}},
@@ -81,7 +84,7 @@ var libraryRules = []libraryRule{
 var purePackages = []string{
 	"internal/naming", "internal/postgres", "internal/facts", "internal/plan", "internal/election",
 	"internal/upgrade", "internal/backup", "internal/build", "internal/status", "internal/credential", "internal/validate",
-	"internal/upgradeable",
+	"internal/upgradeable", "internal/console/view",
 }
 
 // standardLibraryOnly are packages that import nothing but the standard library.
