@@ -12,7 +12,7 @@ cd "$ROOT"
 VERSION=${1:-}
 CHANNELS=${CHANNELS:-candidate stable}
 RELEASE=releases/v$VERSION
-DEFAULTS=config/default/kustomization.yaml MANAGER=config/manager/manager.yaml
+DEFAULTS=config/default/kustomization.yaml MANAGER=config/manager/manager.yaml CONSOLE=config/console/kustomization.yaml
 
 # check: what must be so before anything is changed
 check() {
@@ -51,7 +51,7 @@ pinned() { sed -n "s/^$1=//p" "$PINS"; }
 pin_default() {
   local major reference version
   reference=$(pinned OPERATOR_IMAGE)
-  sed -i "s#^  newName: .*#  newName: ${reference%@*}#; s#^  \(newTag\|digest\): .*#  digest: ${reference#*@}#" "$DEFAULTS"
+  sed -i "s#^  newName: .*#  newName: ${reference%@*}#; s#^  \(newTag\|digest\): .*#  digest: ${reference#*@}#" "$DEFAULTS" "$CONSOLE"
   sed -i "s#config/default?ref=v[^']*#config/default?ref=v$VERSION#" README.md
   sed -i '/name: POSTGRES_[0-9]*_VERSION$/,+1d' "$MANAGER"
   for major in "${MAJORS[@]}"; do
