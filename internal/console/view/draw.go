@@ -17,7 +17,7 @@ const (
 	margin                = 2
 	head                  = 7
 	nameRunes             = 24
-	lineRunes             = 34
+	lineRunes             = 30
 )
 
 // Drawing is a cluster's topology: boxes, and arrows from who sends WAL to who follows.
@@ -188,7 +188,7 @@ func role(f *follower) string {
 	i, parts := f.instance, []string{}
 	switch {
 	case f.by == "logical":
-		parts = append(parts, "next version")
+		parts = append(parts, "other version")
 	case i.Role == "":
 		parts = append(parts, "role unknown")
 	case i.Synchronous:
