@@ -52,7 +52,7 @@ pin_default() {
   local major reference version
   reference=$(pinned OPERATOR_IMAGE)
   sed -i "s#^  newName: .*#  newName: ${reference%@*}#; s#^  \(newTag\|digest\): .*#  digest: ${reference#*@}#" "$DEFAULTS" "$CONSOLE"
-  sed -i "s#config/default?ref=v[^']*#config/default?ref=v$VERSION#" README.md
+  sed -i "s#config/\\(default\\|console\\)?ref=v[^']*#config/\\1?ref=v$VERSION#" README.md docs/console.md
   sed -i '/name: POSTGRES_[0-9]*_VERSION$/,+1d' "$MANAGER"
   for major in "${MAJORS[@]}"; do
     reference=$(pinned "POSTGRES_${major}_IMAGE") version=$(pinned "POSTGRES_${major}_VERSION")
