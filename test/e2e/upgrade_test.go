@@ -19,8 +19,9 @@ import (
 	"github.com/pgsteward/pgsteward/internal/naming"
 )
 
-// boundUpgrade is for a major upgrade of little data, up to the switchover, or back; or from there to its end.
-const boundUpgrade = 5 * time.Minute
+// boundUpgrade is for a major upgrade of little data, up to the switchover, or back; or from there to its end. It needs about a minute, and
+// five where compilers keep a small machine busy.
+const boundUpgrade = 8 * time.Minute
 
 // content is what an application has: keys and none, sequences, text, a foreign key, an index on an expression, a view, partitions.
 const content = `
