@@ -42,6 +42,11 @@ type RecoveryStatus struct {
 	// name of the attempt, as the annotation pgsteward.io/recover-in-place has it.
 	Name string `json:"name"`
 
+	// attempt is what the instances and the backup before it know it by: no other one of that name, of this cluster or of one whose data
+	// came here, is taken for it.
+	// +optional
+	Attempt string `json:"attempt,omitempty"`
+
 	// target is up to where it goes.
 	// +optional
 	Target string `json:"target,omitempty"`

@@ -347,9 +347,12 @@ func (a *Agent) shutdown(ctx context.Context) {
 	a.gave = false // what it gave away in an earlier switchover
 	for _, task := range []*task{
 		a.switching.task, a.upgradeWork.task, a.upgradeWork.statistics, a.besides.work, a.besides.look, a.besides.keep,
-		a.inPlace.task, a.seed, a.setup, a.labels, a.slots,
+		a.seed, a.setup, a.labels, a.slots,
 	} {
 		task.stop()
+	}
+	if a.inPlace.making { // what only removes may take long, and can be left at any moment
+		a.inPlace.task.stop()
 	}
 	a.stopBackups()
 	keeper, wasWritable := a.leaseKeeper(), a.server.Snapshot().Writable

@@ -167,7 +167,8 @@ func (a *Agent) prepareInPlace(ctx context.Context, w *world, wanted agentapi.In
 			return err
 		}
 		return repository.RecoverBeside(ctx, &seeder, found, recovery.Server{
-			Socket: socket, Port: port, Users: users, Parameters: postgres.Parameters{"max_wal_size": "128MB"},
+			Socket: socket, Port: port, Users: users, // Its subscriptions would get, and confirm, what those of the database that serves are to get.
+			Parameters: postgres.Parameters{"max_wal_size": "128MB", "max_logical_replication_workers": "0"},
 		}, wanted.Name)
 	})
 }
@@ -214,7 +215,11 @@ func (a *Agent) replaceInPlace(w *world) *outcome {
 	case found.beside != wanted.Name:
 		return nil
 	}
-	if why := a.cannotReplace(w, found.control); why != "" {
+	why := a.cannotReplace(w, found.control)
+	if why == "" && !w.server.Running {
+		why = a.leavesWAL(w)
+	}
+	if why != "" {
 		p.attempt, p.failed = wanted.Name, why
 		return nil
 	}
@@ -240,10 +245,28 @@ func (a *Agent) cannotReplace(w *world, control postgres.Control) string {
 		return "the recovered data is of PostgreSQL system " + control.SystemIdentifier
 	case !control.StoppedCleanly():
 		return "the server that recovered did not stop properly"
+	case a.archivingFails():
+		return "WAL cannot be archived just now, so that what was written last would be lost with the data that is replaced"
 	case timeline <= max(own.Position.Timeline, w.found.Newest, w.view.Timeline, w.view.Position.Timeline):
 		return fmt.Sprintf("the recovered data is on timeline %d, which was given to a promotion meanwhile: try again", timeline)
 	case !a.config.Floor.Excludes(own.SystemIdentifier, timeline-1) || a.config.Floor.Timeline != timeline:
 		return fmt.Sprintf("the recovered data is on timeline %d, and another one was announced", timeline)
+	}
+	return ""
+}
+
+// leavesWAL is why the data that was just stopped cannot be replaced, although the recovered may take its place: what was written to it last is not in
+// the repository. An orderly stop archives it.
+func (a *Agent) leavesWAL(w *world) string {
+	waiting, err := a.volume.WaitingWAL()
+	saved, errSaved := a.volume.SavedWAL(a.backups.stanza)
+	switch err = errors.Join(err, errSaved); {
+	case err != nil:
+		return err.Error()
+	case !w.found.Control.StoppedCleanly():
+		return "PostgreSQL did not stop in an orderly way, so that what was written last may not be archived"
+	case waiting > 0 || len(saved) > 0:
+		return fmt.Sprintf("what was written last is not in the repository: %d bytes of WAL wait to be archived, and %d files from before a hand-over", waiting, len(saved))
 	}
 	return ""
 }

@@ -12,7 +12,7 @@ func (a *Agent) publish(w world, result outcome) bool {
 		State: result.state, Role: result.role, Problem: result.problem,
 		ServerVersion: a.programs.Version.Text, FilesHash: a.options.Paths.hash(),
 		Switchover: a.handover.status(), Promised: w.view.Promise != nil,
-		UpgradeProtocol: agentapi.UpgradeProtocol,
+		UpgradeProtocol: agentapi.UpgradeProtocol, KnowsInPlace: true,
 	}
 	if a.config != nil {
 		status.LiveVersion, status.Upgrade = a.live(), a.describeUpgrade()

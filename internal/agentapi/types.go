@@ -215,6 +215,8 @@ type Status struct {
 	// primary is restarted first, since a standby keeps the greater value until it has replayed the change.
 	Lowering []string `json:"lowering,omitempty"`
 
+	// KnowsInPlace says that the agent understands Config.InPlace and Config.Floor.
+	KnowsInPlace bool `json:"knowsInPlace,omitempty"`
 	// InPlace is how far the primary is with a recovery in place; nil: it knows of none. Floor is the timeline of Config.Floor that is in force.
 	InPlace *InPlaceReport `json:"inPlace,omitempty"`
 	Floor   int64          `json:"floor,omitempty"`

@@ -403,7 +403,7 @@ func UpgradeBackup(cluster, to string, began time.Time) string {
 	return fmt.Sprintf("%s-before-%s-%x", cluster, to, began.Unix())
 }
 
-// RecoveryBackup is the name of the PostgresBackup that is made before the recovery in place of that name.
+// RecoveryBackup is the name of the PostgresBackup that is made before that attempt of a recovery in place.
 func RecoveryBackup(cluster, attempt string) string { return cluster + "-before-recovery-" + attempt }
 
 // ClusterLabels are on every object of the cluster.

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,8 @@ import (
 const (
 	// announceBound is how long it may take until all instances know which data is not to take over any more.
 	announceBound = 10 * time.Minute
+	// prepareBound is how long the primary's agent may say nothing of the recovery that it is asked for.
+	prepareBound = 5 * time.Minute
 	// rejoinBound is for how long standbys that follow the recovered data hold up everything else.
 	rejoinBound = time.Hour
 	// recoveryRecheck is when to look again at a recovery in place, should no news come.
@@ -67,7 +70,7 @@ func noteRecovery(f *facts.Cluster, d *Decision) {
 			d.Backup = f.Recovery.Safety.Name
 		}
 	case v1.RecoveryPreparing, v1.RecoveryAnnouncing, v1.RecoveryReplacing, v1.RecoveryRejoining:
-		d.InPlace = &agentapi.InPlace{Name: s.Name, Replace: s.Phase == v1.RecoveryReplacing || s.Phase == v1.RecoveryRejoining}
+		d.InPlace = &agentapi.InPlace{Name: s.Attempt, Replace: s.Phase == v1.RecoveryReplacing || s.Phase == v1.RecoveryRejoining}
 		if w := f.Recovery.Wish; w != nil && w.Name == s.Name {
 			d.InPlace.Target = w.Target
 		} else if s.Phase == v1.RecoveryPreparing {
@@ -98,8 +101,11 @@ func nextRecovery(f *facts.Cluster) *v1.RecoveryStatus {
 	if w == nil || s != nil && s.Name == w.Name {
 		return s
 	}
+	if stillUnheard(f) { // after the operator's start, say: the name would be spent for nothing
+		return s
+	}
 	now := metav1.NewTime(f.Now)
-	next := v1.RecoveryStatus{Name: w.Name, Target: w.Target.String(), StartedAt: now, ChangedAt: now, SystemIdentifier: f.SystemIdentifier}
+	next := v1.RecoveryStatus{Name: w.Name, Attempt: fmt.Sprintf("%s-%x", w.Name, f.Now.Unix()), Target: w.Target.String(), StartedAt: now, ChangedAt: now, SystemIdentifier: f.SystemIdentifier}
 	if s != nil && s.SystemIdentifier == f.SystemIdentifier {
 		next.MinimumTimeline = floor(s)
 	}
@@ -109,8 +115,16 @@ func nextRecovery(f *facts.Cluster) *v1.RecoveryStatus {
 	if w.WithoutBackup {
 		return recoveryIn(f, next, v1.RecoveryPreparing, "the data is being made from a backup, beside what is there; no backup of that was wished")
 	}
-	next.SafetyBackup = naming.RecoveryBackup(f.Name, w.Name)
+	next.SafetyBackup = naming.RecoveryBackup(f.Name, next.Attempt)
 	return recoveryIn(f, next, v1.RecoverySafetyBackup, "waiting for PostgresBackup "+next.SafetyBackup)
+}
+
+// stillUnheard says whether an agent has not been heard for so short a time that it may be any moment.
+func stillUnheard(f *facts.Cluster) bool {
+	return slices.ContainsFunc(f.Instances, func(i facts.Instance) bool {
+		_, heard := i.Report.Get()
+		return !heard && !i.Deleting && i.UnheardFor < hearingPatience
+	})
 }
 
 // recoveryIn is the status in another phase.
@@ -145,8 +159,13 @@ func cannotRecover(f *facts.Cluster, w backup.InPlace) string {
 		return "the primary is fenced"
 	}
 	for _, i := range f.Instances {
-		if _, heard := i.Report.Get(); !heard && !i.Deleting {
+		report, heard := i.Report.Get()
+		switch {
+		case i.Deleting:
+		case !heard:
 			return fmt.Sprintf("%s is not heard, so that it would not know that its data is not to take over any more: mend it, or remove it", i.Name)
+		case !report.KnowsInPlace:
+			return fmt.Sprintf("the agent of %s is older than this operator and knows nothing of recoveries in place: restart the instances first, by the annotation %s", i.Name, naming.AnnotationRestart)
 		}
 	}
 	report, _ := f.Backup.Repository.Get()
@@ -216,7 +235,7 @@ func said(f *facts.Cluster, s v1.RecoveryStatus) *agentapi.InPlaceReport {
 		return nil
 	}
 	report, heard := primary.Report.Get()
-	if !heard || report.InPlace == nil || report.InPlace.Name != s.Name {
+	if !heard || report.InPlace == nil || report.InPlace.Name != s.Attempt {
 		return nil
 	}
 	return report.InPlace
@@ -225,7 +244,12 @@ func said(f *facts.Cluster, s v1.RecoveryStatus) *agentapi.InPlaceReport {
 // prepared waits for the recovered data beside the present. A failover meanwhile has the new primary begin anew.
 func prepared(f *facts.Cluster, s v1.RecoveryStatus) *v1.RecoveryStatus {
 	report := said(f, s)
-	if report == nil {
+	switch {
+	case f.Backup == nil:
+		return recoveryEnded(f, s, v1.RecoveryFailed, "spec.backup was removed")
+	case report == nil && f.Now.Sub(s.ChangedAt.Time) > prepareBound:
+		return recoveryEnded(f, s, v1.RecoveryFailed, fmt.Sprintf("the primary said nothing of it for %s", prepareBound))
+	case report == nil:
 		return &s
 	}
 	switch report.Stage {
@@ -248,6 +272,11 @@ func prepared(f *facts.Cluster, s v1.RecoveryStatus) *v1.RecoveryStatus {
 // announced waits until nobody would take over with what is there. Nothing was replaced yet, so it can be left at any moment.
 func announced(f *facts.Cluster, s v1.RecoveryStatus) *v1.RecoveryStatus {
 	report := said(f, s)
+	primary, known := f.Primary()
+	if _, heard := primary.Report.Get(); (!known || !heard) && f.Now.Sub(s.ChangedAt.Time) <= announceBound {
+		s.Message = "waiting for the primary, which is not heard just now"
+		return &s
+	}
 	if report == nil || report.Stage != agentapi.InPlacePrepared || report.Timeline != s.Timeline {
 		why := "the primary does not have the recovered data any more, or is not heard"
 		if report != nil && report.Error != "" {
@@ -294,6 +323,10 @@ func rejoined(f *facts.Cluster, s v1.RecoveryStatus) *v1.RecoveryStatus {
 		}
 	}
 	done := "The cluster is as it was at " + s.Target
+	if report := said(f, s); report != nil && report.Stage == agentapi.InPlaceFailed { // somebody had data from before take over
+		s.MinimumTimeline = s.Timeline
+		return recoveryEnded(f, s, v1.RecoveryFailed, report.Error)
+	}
 	switch {
 	case len(waiting) == 0:
 		s.MinimumTimeline = s.Timeline

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 	"github.com/pgsteward/pgsteward/internal/testing/given"
 )
 
+// attempt is that of the wish in recoverable.
+var attempt = fmt.Sprintf("first-%x", given.Now.Unix())
+
 // recoverable is a healthy cluster with backups since a day ago, and the wish to go back an hour.
 func recoverable(change func(*facts.Cluster)) facts.Cluster {
 	f := healthyThree().Facts()
@@ -24,6 +28,11 @@ func recoverable(change func(*facts.Cluster)) facts.Cluster {
 		Ready: true, Known: true, Backups: []backup.Backup{{Label: "L", Type: backup.Full, Stopped: f.Now.Add(-24 * time.Hour)}},
 	})}
 	f.Recovery.Wish = &backup.InPlace{Name: "first", Target: backup.Target{Time: &at}}
+	for n := range f.Instances {
+		said, _ := f.Instances[n].Report.Get()
+		said.KnowsInPlace = true
+		f.Instances[n].Report = facts.Know(said)
+	}
 	change(&f)
 	return f
 }
@@ -61,8 +70,8 @@ func TestDecideRecovery(t *testing.T) {
 	assert.Empty(t, d.Backup, "the status is not written yet")
 	assert.Nil(t, d.InPlace)
 
-	f.Recovery.Safety = &facts.WantedBackup{Name: naming.RecoveryBackup(f.Name, "first")}
-	assert.Equal(t, "prod-db-before-recovery-first", pass(v1.RecoverySafetyBackup).Backup)
+	f.Recovery.Safety = &facts.WantedBackup{Name: naming.RecoveryBackup(f.Name, attempt)}
+	assert.Equal(t, "prod-db-before-recovery-"+attempt, pass(v1.RecoverySafetyBackup).Backup)
 	f.Recovery.Safety.Asked, f.Recovery.Safety.Phase = true, v1.BackupRunning
 	assert.Empty(t, pass(v1.RecoverySafetyBackup).Backup)
 	f.Recovery.Safety.Phase = v1.BackupCompleted
@@ -70,11 +79,11 @@ func TestDecideRecovery(t *testing.T) {
 	f.Recovery.Safety = nil
 
 	d = pass(v1.RecoveryPreparing)
-	assert.Equal(t, &agentapi.InPlace{Name: "first", Target: f.Recovery.Wish.Target}, d.InPlace)
+	assert.Equal(t, &agentapi.InPlace{Name: attempt, Target: f.Recovery.Wish.Target}, d.InPlace)
 	assert.Nil(t, d.Floor)
 	says(&f, 0, &agentapi.InPlaceReport{Name: "other", Stage: agentapi.InPlaceFailed, Error: "of another"})
 	pass(v1.RecoveryPreparing)
-	report := &agentapi.InPlaceReport{Name: "first", Stage: agentapi.InPlacePrepared, Timeline: 4}
+	report := &agentapi.InPlaceReport{Name: attempt, Stage: agentapi.InPlacePrepared, Timeline: 4}
 	says(&f, 0, report)
 	pass(v1.RecoveryAnnouncing)
 	d = pass(v1.RecoveryAnnouncing)
@@ -84,7 +93,7 @@ func TestDecideRecovery(t *testing.T) {
 	says(&f, 4, report)
 	assert.False(t, pass(v1.RecoveryReplacing).InPlace.Replace)
 	assert.True(t, pass(v1.RecoveryReplacing).InPlace.Replace)
-	says(&f, 4, &agentapi.InPlaceReport{Name: "first", Stage: agentapi.InPlaceReplaced, Timeline: 4})
+	says(&f, 4, &agentapi.InPlaceReport{Name: attempt, Stage: agentapi.InPlaceReplaced, Timeline: 4})
 	pass(v1.RecoveryRejoining)
 	pass(v1.RecoveryRejoining)
 	for n := range f.Instances {
@@ -101,7 +110,7 @@ func TestDecideRecovery(t *testing.T) {
 
 	f.Recovery.Wish = &backup.InPlace{Name: "second", WithoutBackup: true, Target: f.Recovery.Wish.Target}
 	pass(v1.RecoveryPreparing)
-	says(&f, 4, &agentapi.InPlaceReport{Name: "second", Stage: agentapi.InPlaceFailed, Error: "no room"})
+	says(&f, 4, &agentapi.InPlaceReport{Name: f.Recovery.Status.Attempt, Stage: agentapi.InPlaceFailed, Error: "no room"})
 	d = pass(v1.RecoveryFailed)
 	assert.Equal(t, int64(4), d.Floor.Timeline)
 	require.Len(t, d.Refused, 1)
@@ -118,13 +127,20 @@ func TestDecideRecoveryRefused(t *testing.T) {
 		change func(*facts.Cluster)
 		why    string
 	}{
-		"no backups":        {func(f *facts.Cluster) { f.Backup = nil }, "no spec.backup"},
-		"suspended":         {func(f *facts.Cluster) { f.Suspend = true }, "suspended"},
-		"an upgrade":        {func(f *facts.Cluster) { f.Upgrade.Status = &v1.UpgradeStatus{Phase: v1.UpgradeCatchUp} }, "major upgrade"},
-		"a switchover":      {func(f *facts.Cluster) { f.Switchover = &v1.SwitchoverStatus{Phase: v1.SwitchoverInProgress} }, "switchover"},
-		"no primary":        {func(f *facts.Cluster) { f.Holder = "" }, "primary does not serve"},
-		"fenced":            {func(f *facts.Cluster) { f.Fenced = []string{f.Holder} }, "fenced"},
-		"a silent instance": {func(f *facts.Cluster) { f.Instances[2].Report = facts.Known[agentapi.Status]{} }, "prod-db-3 is not heard"},
+		"no backups":   {func(f *facts.Cluster) { f.Backup = nil }, "no spec.backup"},
+		"suspended":    {func(f *facts.Cluster) { f.Suspend = true }, "suspended"},
+		"an upgrade":   {func(f *facts.Cluster) { f.Upgrade.Status = &v1.UpgradeStatus{Phase: v1.UpgradeCatchUp} }, "major upgrade"},
+		"a switchover": {func(f *facts.Cluster) { f.Switchover = &v1.SwitchoverStatus{Phase: v1.SwitchoverInProgress} }, "switchover"},
+		"no primary":   {func(f *facts.Cluster) { f.Holder = "" }, "primary does not serve"},
+		"fenced":       {func(f *facts.Cluster) { f.Fenced = []string{f.Holder} }, "fenced"},
+		"a silent instance": {func(f *facts.Cluster) {
+			f.Instances[2].Report, f.Instances[2].UnheardFor = facts.Known[agentapi.Status]{}, time.Minute
+		}, "prod-db-3 is not heard"},
+		"an old agent": {func(f *facts.Cluster) {
+			said, _ := f.Instances[1].Report.Get()
+			said.KnowsInPlace = false
+			f.Instances[1].Report = facts.Know(said)
+		}, "the agent of prod-db-2 is older"},
 		"no repository": {func(f *facts.Cluster) {
 			f.Backup.Repository = facts.Know(agentapi.RepositoryReport{Error: "no such bucket"})
 		}, "no such bucket"},
@@ -146,7 +162,7 @@ func TestDecideRecoveryRefused(t *testing.T) {
 // TestDecideRecoveryEnds: until the data is replaced a recovery can be left at any moment; then only the primary's word counts.
 func TestDecideRecoveryEnds(t *testing.T) {
 	t.Parallel()
-	prepared := &agentapi.InPlaceReport{Name: "first", Stage: agentapi.InPlacePrepared, Timeline: 4}
+	prepared := &agentapi.InPlaceReport{Name: attempt, Stage: agentapi.InPlacePrepared, Timeline: 4}
 	for what, test := range map[string]struct {
 		phase  v1.RecoveryPhase
 		change func(*facts.Cluster)
@@ -156,6 +172,14 @@ func TestDecideRecoveryEnds(t *testing.T) {
 		"the backup failed": {v1.RecoverySafetyBackup, func(f *facts.Cluster) {
 			f.Recovery.Safety = &facts.WantedBackup{Name: "b", Asked: true, Phase: v1.BackupFailed, Message: "no space"}
 		}, v1.RecoveryFailed, "no space"},
+		"backups switched off": {v1.RecoveryPreparing, func(f *facts.Cluster) { f.Backup = nil }, v1.RecoveryFailed, "spec.backup was removed"},
+		"nothing said of it":   {v1.RecoveryPreparing, func(f *facts.Cluster) { f.Recovery.Status.ChangedAt.Time = f.Now.Add(-time.Hour) }, v1.RecoveryFailed, "said nothing of it"},
+		"silence while it is announced": {v1.RecoveryAnnouncing, func(f *facts.Cluster) {
+			f.Instances[0].Report = facts.Known[agentapi.Status]{}
+		}, v1.RecoveryAnnouncing, "not heard just now"},
+		"old data was forced": {v1.RecoveryRejoining, func(f *facts.Cluster) {
+			says(f, 4, &agentapi.InPlaceReport{Name: attempt, Stage: agentapi.InPlaceFailed, Error: "has no recovered data"})
+		}, v1.RecoveryFailed, "has no recovered data"},
 		"called off":                       {v1.RecoveryPreparing, func(f *facts.Cluster) { f.Recovery.Wish = nil }, v1.RecoveryFailed, "called off"},
 		"another target":                   {v1.RecoveryPreparing, func(f *facts.Cluster) { f.Recovery.Wish.Target.Exclusive = true }, v1.RecoveryFailed, "called off"},
 		"called off by another":            {v1.RecoveryAnnouncing, func(f *facts.Cluster) { f.Recovery.Wish.Name = "second" }, v1.RecoveryFailed, "called off"},
@@ -167,14 +191,14 @@ func TestDecideRecoveryEnds(t *testing.T) {
 		"called off too late": {v1.RecoveryReplacing, func(f *facts.Cluster) { f.Recovery.Wish = nil }, v1.RecoveryReplacing, "not heard"},
 		"silence for hours":   {v1.RecoveryReplacing, func(f *facts.Cluster) { f.Recovery.Status.ChangedAt.Time = f.Now.Add(-9 * time.Hour) }, v1.RecoveryReplacing, "no other instance takes over"},
 		"it did not come up": {v1.RecoveryReplacing, func(f *facts.Cluster) {
-			says(f, 4, &agentapi.InPlaceReport{Name: "first", Stage: agentapi.InPlaceFailed, Error: "did not come up"})
+			says(f, 4, &agentapi.InPlaceReport{Name: attempt, Stage: agentapi.InPlaceFailed, Error: "did not come up"})
 		}, v1.RecoveryFailed, "did not come up"},
 		"a standby does not follow": {v1.RecoveryRejoining, func(f *facts.Cluster) { f.Recovery.Status.ChangedAt.Time = f.Now.Add(-2 * time.Hour) }, v1.RecoveryCompleted, "did not follow"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			d := plan.Decide(recoverable(func(f *facts.Cluster) {
-				f.Recovery.Status = &v1.RecoveryStatus{Name: "first", Target: f.Recovery.Wish.Target.String(), Phase: test.phase, Timeline: 4, SystemIdentifier: given.System}
+				f.Recovery.Status = &v1.RecoveryStatus{Name: "first", Attempt: attempt, Target: f.Recovery.Wish.Target.String(), Phase: test.phase, Timeline: 4, SystemIdentifier: given.System}
 				f.Recovery.Status.ChangedAt.Time = f.Now
 				test.change(f)
 			}))
@@ -182,4 +206,13 @@ func TestDecideRecoveryEnds(t *testing.T) {
 			assert.Contains(t, d.Recovery.Message, test.words)
 		})
 	}
+}
+
+// TestDecideRecoveryWaits: an operator that has just begun refuses nothing for want of news.
+func TestDecideRecoveryWaits(t *testing.T) {
+	t.Parallel()
+	f := recoverable(func(f *facts.Cluster) { f.Instances[0].Report = facts.Known[agentapi.Status]{} })
+	assert.Nil(t, plan.Decide(f).Recovery)
+	f.Instances[0].UnheardFor = time.Minute
+	assert.Equal(t, v1.RecoveryRefused, plan.Decide(f).Recovery.Phase)
 }

@@ -72,7 +72,7 @@ func (s Settings) Configuration() (string, error) {
 		{"start-fast", "y"},
 		{"stop-auto", "y"},
 		{"delta", "n"},
-		{"expire-auto", "n"}, // who asks for the backup decides what goes
+		{"expire-auto", "n"},     // who asks for the backup decides what goes
 		{"compress-type", "zst"}, // gz takes several times the CPU for the same size; what is there in gz stays readable
 		{"compress-level", "3"},
 		{"process-max", "2"},

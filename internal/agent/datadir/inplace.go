@@ -69,8 +69,12 @@ func recoveredBy(directory string) (string, error) {
 // HasBefore says whether the data is kept that was replaced, HasBeside whether there is any beside the present.
 func (v *Volume) HasBefore() (bool, error) { return exists(v.before()) }
 
-// HasBeside says whether there is data beside the present, complete or not.
-func (v *Volume) HasBeside() (bool, error) { return exists(v.beside()) }
+// HasBeside says whether there is data beside the present, complete or not, or the rest of what was being removed.
+func (v *Volume) HasBeside() (bool, error) {
+	beside, err := exists(v.beside())
+	dropping, errDropping := exists(v.dropping())
+	return beside || dropping, errors.Join(err, errDropping)
+}
 
 // ReplaceInPlace puts the recovered data in the place of the present, which is kept. No server runs on either.
 func (v *Volume) ReplaceInPlace() error {

@@ -49,7 +49,10 @@ func TestInPlaceCrash(t *testing.T) {
 			kept, err := v.HasBefore()
 			require.NoError(t, err)
 			assert.Equal(t, test.kept, kept)
-			assert.NoDirExists(t, v.dropping())
+			require.NoError(t, v.DropBeside(), "beside the loop")
+			rest, err := v.HasBeside()
+			require.NoError(t, err)
+			assert.False(t, rest)
 		})
 	}
 }

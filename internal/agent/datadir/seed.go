@@ -148,7 +148,7 @@ func (v *Volume) RemoveLeftovers() error {
 		}
 		return nil
 	}
-	for _, path := range []string{v.old(), v.seeding(), v.dropping()} {
+	for _, path := range []string{v.old(), v.seeding()} {
 		if err := os.RemoveAll(path); err != nil {
 			return fmt.Errorf("removing %s: %w", path, err)
 		}
