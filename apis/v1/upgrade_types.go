@@ -194,6 +194,10 @@ type UpgradeStatus struct {
 	// +optional
 	FromImage string `json:"fromImage,omitempty"`
 
+	// wantedMethod is what spec.upgrade.method said when the seed was chosen: a change afterwards is for the next attempt.
+	// +optional
+	WantedMethod UpgradeMethod `json:"wantedMethod,omitempty"`
+
 	// method is how the data is made, and methodReason why so.
 	// +optional
 	Method string `json:"method,omitempty"`

@@ -24,7 +24,8 @@ const (
 type preflights struct {
 	task *task
 	next time.Time
-	// findings are those of the task, to be read when it has ended.
+	// asked is what the task looks for, and findings what it found, to be read when it has ended.
+	asked    agentapi.Upgrade
 	findings []agentapi.Finding
 	// result is what came of the last one.
 	result *agentapi.Preflight
@@ -41,7 +42,7 @@ func (a *Agent) checkUpgrade(ctx context.Context, w *world) {
 	if err, isNew := p.task.result(); isNew && !errors.Is(err, context.Canceled) {
 		a.notePreflight(w, err)
 	}
-	if p.result != nil && p.result.To == upgrade.To {
+	if p.result != nil && p.result.To == upgrade.To && p.result.Method == upgrade.Method {
 		a.upgradeStatus.Preflight = p.result
 	}
 	current := fingerprint(upgrade.From, upgrade.To, upgrade.ToVersion, upgrade.Method, upgrade.OneWay, a.config.Parameters, w.server.PID)
@@ -54,9 +55,10 @@ func (a *Agent) checkUpgrade(ctx context.Context, w *world) {
 	in.To, errTo = strconv.Atoi(upgrade.To)
 	_, in.FreeBytes, errSpace = a.volume.Space()
 	if err := errors.Join(errFrom, errTo, errSpace); err != nil {
-		a.upgradeStatus.Preflight = &agentapi.Preflight{To: upgrade.To, At: w.now, Problem: problem(reasonPreflight, err.Error())}
+		a.upgradeStatus.Preflight = &agentapi.Preflight{To: upgrade.To, Method: upgrade.Method, At: w.now, Problem: problem(reasonPreflight, err.Error())}
 		return
 	}
+	p.asked = *upgrade
 	p.task = a.begin(ctx, current, func(ctx context.Context) error {
 		found, err := preflight.Check(ctx, a.admin.Open, in)
 		p.findings = found
@@ -68,7 +70,7 @@ func (a *Agent) checkUpgrade(ctx context.Context, w *world) {
 func (a *Agent) notePreflight(w *world, err error) {
 	p := &a.preflights
 	p.next = w.now.Add(preflightAgain)
-	result := &agentapi.Preflight{To: a.config.Upgrade.To, At: w.now, Findings: p.findings}
+	result := &agentapi.Preflight{To: p.asked.To, Method: p.asked.Method, At: w.now, Findings: p.findings}
 	if err != nil {
 		a.log.Warn("The preflight of a major upgrade could not be made", "error", err)
 		result.Problem = problem(reasonPreflight, err.Error())

@@ -152,10 +152,11 @@ type ReverseStatus struct {
 
 // Preflight is what was found on the live primary.
 type Preflight struct {
-	// To is the major that it is for; At is when it ended.
-	To       string    `json:"to"`
-	At       time.Time `json:"at"`
-	Findings []Finding `json:"findings,omitempty"`
+	// To and Method are what it is for; At is when it ended.
+	To       string        `json:"to"`
+	Method   UpgradeMethod `json:"method,omitempty"`
+	At       time.Time     `json:"at"`
+	Findings []Finding     `json:"findings,omitempty"`
 	// Problem is why it could not be made.
 	Problem *Problem `json:"problem,omitempty"`
 }

@@ -148,9 +148,12 @@ func (p *pass) originBehind() string {
 // rollBack moves the writes back to the old version, as somebody wants.
 func (p *pass) rollBack(closed string) {
 	u := p.u
-	if closed != "" {
-		p.say(v1.UpgradeObserve, "it cannot go back to %s, since %s; set spec.version to %q", u.From, closed, u.To)
-		p.step.Problem = &facts.Problem{Reason: v1.ReasonUpgradeBlocked, Message: p.step.Message}
+	if closed != "" { // it may stay so for long, and the new version is not to be without standbys meanwhile
+		why := fmt.Sprintf("it cannot go back to %s, since %s; set spec.version to %q", u.From, closed, u.To)
+		if !p.bringOver() {
+			p.say(v1.UpgradeObserve, "%s", why)
+		}
+		p.step.Problem = &facts.Problem{Reason: v1.ReasonUpgradeBlocked, Message: fmt.Sprintf("the upgrade from %s to %s: %s", u.From, u.To, why)}
 		return
 	}
 	if why := p.originBehind(); why != "" && u.AskedAt == nil {

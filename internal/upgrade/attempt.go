@@ -15,6 +15,7 @@ import (
 // attempt is everything from the choice of the seed to the switchover.
 func (p *pass) attempt() {
 	f, u := p.f, p.u
+	p.takeUp()
 	if f.Version == u.From {
 		if u.AskedAt != nil { // the writes may be moving just now: not before that is known does the seed become what it was
 			p.switchover(u.Seed, u.To, p.window() > 0)
@@ -52,7 +53,8 @@ func (p *pass) attempt() {
 		p.switchover(u.Seed, u.To, p.window() > 0)
 		return
 	}
-	if p.offline() && past(status.Stage) { // the primary has written on since
+	if p.offline() && past(status.Stage) { // the primary was stopped for it, and has written on since
+		u.Attempt = maxAttempts
 		p.giveUp(fmt.Sprintf("%s was converted, and did not get the writes: %s", u.Seed, u.LastFailure))
 		return
 	}
@@ -63,6 +65,20 @@ func (p *pass) attempt() {
 		return
 	}
 	p.switchover(u.Seed, u.To, p.window() > 0)
+}
+
+// takeUp takes note of a switchover of this attempt that the live primary's agent is at, or by which it has stopped PostgreSQL, although the status does
+// not say that it was asked for: the operator may have ended before it wrote that.
+func (p *pass) takeUp() {
+	primary, known := p.f.Primary()
+	report, _ := primary.Report.Get()
+	said := saidOf(report, p.u.ID, p.u.To)
+	if !known || said == nil || p.u.AskedAt != nil {
+		return
+	}
+	if said.Ended == nil || p.offline() && said.Refused != "" && said.PauseMillis > 0 {
+		p.u.AskedAt = at(said.Since)
+	}
 }
 
 // hear is what the seed's agent says of this attempt; nil: nothing yet, and what is done about that is decided.
@@ -297,7 +313,7 @@ func (p *pass) switchover(target, to string, keepBack bool) {
 			p.say(under, "moving the writes from %s to %s", f.Holder, target)
 			return
 		case asked && said.Refused != "":
-			p.refuse(said.Refused, said.PauseMillis)
+			p.refuse(said.Refused, said.PauseMillis, p.offline() && said.PauseMillis > 0)
 			return
 		}
 	}
@@ -307,7 +323,7 @@ func (p *pass) switchover(target, to string, keepBack bool) {
 			patience += offlinePause
 		}
 		if f.Now.Sub(u.AskedAt.Time) > patience {
-			p.refuse(fmt.Sprintf("%s did not say how the switchover goes", f.Holder), 0)
+			p.refuse(fmt.Sprintf("%s did not say how the switchover goes", f.Holder), 0, p.offline())
 			return
 		}
 		p.say(under, "waiting for %s to move the writes to %s", f.Holder, target)
@@ -354,12 +370,16 @@ func saidOf(report agentapi.Status, id, to string) *agentapi.UpgradeSwitchoverSt
 	return report.Upgrade.Switchover
 }
 
-// refuse takes note of a switchover that came to nothing.
-func (p *pass) refuse(why string, pause int64) {
-	p.u = Refused(p.u, why, p.f.Now)
+// refuse takes note of a switchover that came to nothing, after a pause of so many milliseconds. It is tried again, but for one that is the last.
+func (p *pass) refuse(why string, pause int64, last bool) {
 	if pause > 0 {
 		p.u.LastWritePause = (time.Duration(pause) * time.Millisecond).String()
 	}
+	if last {
+		p.giveUp(why)
+		return
+	}
+	p.u = Refused(p.u, why, p.f.Now)
 	p.say("", "the switchover came to nothing, and is tried again soon: %s", why)
 	p.tellRefusals()
 }

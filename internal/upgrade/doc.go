@@ -79,8 +79,8 @@
 //   - PrepareSource changes nothing on the live primary. The seed is caught up when it streams closely; SeedStandby, CatchUp and RollStandbys
 //     do not happen: no other standby goes over before the writes do.
 //   - Switchover. The live primary's agent stops its server, and the seed is converted meanwhile. Bound: offlinePause in place of maxWritePause, by
-//     that agent: then, and whenever the seed fails or is silent, From starts again. An attempt in which that was tried is the last one
-//     until somebody wants another, since each costs time without writes. What was refused before the pause is tried again as ever. A seed
+//     that agent: then, and whenever the seed fails or is silent, From starts again. An attempt in which writes were paused for it is the last one
+//     until somebody wants another. What was refused before the pause is tried again as ever. A seed
 //     that is no standby any more and did not get the writes is given up. Setting version back waits for how the switchover ends.
 //   - After it there is no way back and no window, so that Observe goes to Retire at once; the first standby of To is made there. Until then To has
 //     no failover. From's data is dropped by Retire, as ever, the origin's last.

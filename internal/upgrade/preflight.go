@@ -105,6 +105,7 @@ func (p *pass) choose() {
 		}
 		u.Attempt++
 		u.ID, u.Seed, u.Source, u.Rolled, u.RetryAt = id(f, u.Attempt), i.Name, f.Holder, nil, nil
+		u.WantedMethod = f.Upgrade.Method
 		u.Method, u.MethodReason, u.TablesDone, u.TablesTotal = "", "", 0, 0
 		u.Progress, u.ProgressAt = "", at(f.Now)
 		p.say(v1.UpgradePrepareSource, "%s becomes the first server of %s", i.Name, u.To)
@@ -141,6 +142,8 @@ func unfit(f *facts.Cluster) string {
 		return "an instance is fenced; remove the annotation " + naming.AnnotationFenced
 	case f.Switchover != nil && f.Switchover.Phase == v1.SwitchoverInProgress:
 		return "a switchover is under way"
+	case f.Upgrade.Method == v1.UpgradeInPlace && f.Upgrade.SyncRequired > 0:
+		return "with the method InPlace commits would wait after the upgrade until a standby has been copied; set spec.availability.synchronous.mode to preferred for the upgrade"
 	case f.Upgrade.SyncRequired > max(0, len(f.Instances)-2):
 		return fmt.Sprintf("commits wait for %d standbys, so one can only be spared with %d instances; raise spec.replicas, or set spec.availability.synchronous.mode to preferred for the upgrade",
 			f.Upgrade.SyncRequired, f.Upgrade.SyncRequired+2)
@@ -153,6 +156,9 @@ func unfit(f *facts.Cluster) string {
 		switch {
 		case !heard:
 			return fmt.Sprintf("the agent of %s does not answer the operator%s", i.Name, problemOf(i))
+		case report.UpgradeProtocol >= agentapi.OldestUpgradeProtocol && report.UpgradeProtocol < protocol(f.Upgrade.Method):
+			return fmt.Sprintf("the agent of %s is older than this operator and knows nothing of the method %s; restart the instances first, by the annotation %s, or choose another method",
+				i.Name, f.Upgrade.Method, naming.AnnotationRestart)
 		case report.UpgradeProtocol < protocol(f.Upgrade.Method):
 			return fmt.Sprintf("the agent of %s is older than this operator and knows nothing of major upgrades; restart the instances first, by the annotation %s", i.Name, naming.AnnotationRestart)
 		}
@@ -181,6 +187,9 @@ func findings(f *facts.Cluster, to string) ([]agentapi.Finding, string) {
 		return nil, fmt.Sprintf("%s looks for what the upgrade would not carry over", f.Holder)
 	}
 	made := report.Upgrade.Preflight
+	if report.UpgradeProtocol > agentapi.OldestUpgradeProtocol && made.Method != methods[f.Upgrade.Method] { // that is of what the spec said before
+		return nil, fmt.Sprintf("%s looks for what the upgrade would not carry over by the method %s", f.Holder, f.Upgrade.Method)
+	}
 	if made.Problem != nil {
 		return nil, fmt.Sprintf("%s could not look for what the upgrade would not carry over: %s", f.Holder, made.Problem.Message)
 	}

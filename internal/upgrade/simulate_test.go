@@ -170,6 +170,16 @@ func TestInPlace_fails(t *testing.T) {
 				s.stage = agentapi.SeedReplaying
 			}
 		}},
+		"it does not even begin": {why: "it was not converted", meddle: func(w *world) {
+			if s := w.servers[2]; s.stage == agentapi.SeedReplaying {
+				s.stage = agentapi.SeedStreaming
+			}
+		}},
+		"nobody has noted that it was asked for": {why: "pg_upgrade failed", meddle: func(w *world) {
+			if s := w.servers[2]; s.stage == agentapi.SeedConverting {
+				s.stage, w.status.AskedAt = agentapi.SeedFailed, nil
+			}
+		}},
 		"the primary's agent starts anew": {why: "did not say how the switchover goes", meddle: func(w *world) {
 			if w.servers[2].stage == agentapi.SeedConverting {
 				w.said, w.offline, w.paused = nil, nil, nil
@@ -199,6 +209,69 @@ func TestInPlace_fails(t *testing.T) {
 			require.NotNil(t, upgrade.Next(&f).Problem)
 		})
 	}
+}
+
+// TestInPlace_taken_up: an operator that ended before it noted that it had asked goes on with the switchover that it finds, also if the version is set
+// back meanwhile; then the new version is not left without standbys.
+func TestInPlace_taken_up(t *testing.T) {
+	t.Parallel()
+	for _, back := range []bool{false, true} {
+		w := newWorld(1, 3)
+		w.spec, w.wanted.Method = "17", v1.UpgradeInPlace
+		lost := false
+		step := func() {
+			w.pass()
+			w.tick()
+			if w.paused != nil && !lost {
+				w.status.AskedAt, lost = nil, true
+				if back {
+					w.spec = "15"
+				}
+			}
+		}
+		for range 200 {
+			step()
+		}
+		require.True(t, lost)
+		assert.Equal(t, 1, w.switchers, "%s", w)
+		assert.Equal(t, "17", w.live)
+		if !back {
+			assert.Equal(t, v1.UpgradeDone, w.status.Phase)
+			continue
+		}
+		f := w.facts()
+		problem := upgrade.Next(&f).Problem
+		require.NotNil(t, problem)
+		assert.Contains(t, problem.Message, "it cannot go back to 15")
+		assert.Equal(t, "17", w.servers[1].pod)
+		assert.True(t, w.servers[1].ready)
+	}
+}
+
+// TestInPlace_method: the method is that of the preflight, whatever the spec says later.
+func TestInPlace_method(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1, 3)
+	w.spec, w.wanted.Method = "17", v1.UpgradeInPlace
+	run(t, w, 1000, func(int) {
+		if w.status != nil && w.status.Seed != "" && w.status.Method == "" {
+			w.wanted.Method = v1.UpgradeAutomatic
+			assert.Equal(t, agentapi.MethodInPlace, w.config.Method)
+		}
+	})
+	assert.Equal(t, v1.UpgradeDone, w.status.Phase)
+	assert.Equal(t, string(v1.UpgradeInPlace), w.status.Method)
+	assert.Equal(t, v1.UpgradeAutomatic, w.wanted.Method)
+}
+
+// TestInPlace_synchronous: commits would wait for as long as a standby needs to be copied.
+func TestInPlace_synchronous(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1, 5)
+	w.spec, w.wanted.Method, w.wanted.SyncRequired = "17", v1.UpgradeInPlace, 1
+	w.pass()
+	f := w.facts()
+	assert.Contains(t, upgrade.Next(&f).Message, "synchronous.mode to preferred")
 }
 
 // TestInPlace_called_off: until the primary is stopped, setting the version back ends it; nobody goes back afterwards.

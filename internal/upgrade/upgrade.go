@@ -59,9 +59,13 @@ func (p *pass) told() {
 		}
 		return
 	}
+	wanted := f.Upgrade.Method
+	if u.Seed != "" && u.WantedMethod != "" { // that is what the preflight was made for
+		wanted = u.WantedMethod
+	}
 	config := &agentapi.Upgrade{
 		ID: u.ID, From: u.From, To: u.To, Seed: u.Seed, Check: u.Phase == v1.UpgradePreflight,
-		Retire: u.Phase == v1.UpgradeRetire, Method: methods[f.Upgrade.Method],
+		Retire: u.Phase == v1.UpgradeRetire, Method: methods[wanted],
 	}
 	if u.Origin != "" && !slices.Contains(u.Rolled, u.Origin) {
 		config.Origin = u.Origin
@@ -174,7 +178,7 @@ func (p *pass) giveUp(why string) {
 	u := p.u
 	if why != "" {
 		u.LastFailure = why
-		if p.offline() && (u.AskedAt != nil || u.Refusals > 0) {
+		if p.offline() && u.AskedAt != nil {
 			u.Attempt = maxAttempts // each attempt costs time without writes: another one is for somebody to want
 		}
 	}

@@ -170,7 +170,7 @@ func (w *world) report(n int) *agentapi.UpgradeStatus {
 	case n == w.primary:
 		u.Retired = w.config.Retire
 		if w.config.Check {
-			u.Preflight = &agentapi.Preflight{To: w.config.To}
+			u.Preflight = &agentapi.Preflight{To: w.config.To, Method: w.config.Method}
 			if w.blockers {
 				u.Preflight.Findings = []agentapi.Finding{{Severity: agentapi.SeverityBlocker, Check: "LargeObjects", Message: "there are large objects"}}
 			}
@@ -301,6 +301,9 @@ func (w *world) converts(target *server, said *agentapi.UpgradeSwitchoverStatus)
 	switch {
 	case target.id != w.offline.ID || target.starts > 0 || target.stage == agentapi.SeedFailed || said.PauseMillis > w.offline.MaxPauseMillis:
 		said.Phase, said.Refused = agentapi.SwitchoverRefused, "it was not converted"
+		if target.stage == agentapi.SeedFailed {
+			said.Refused = "pg_upgrade failed"
+		}
 		w.offline, w.paused = nil, nil
 		return false
 	case target.stage != agentapi.SeedFollowing:

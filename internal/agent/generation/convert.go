@@ -64,6 +64,17 @@ func (p *Place) readyToConvert(ctx context.Context, m *Marker) error {
 			return err
 		}
 	}
+	if err := p.roomToConvert(m); err != nil {
+		return err
+	}
+	if err := p.makeAlone(); err != nil {
+		return err
+	}
+	return p.makeEmpty(ctx, m)
+}
+
+// roomToConvert says, in figures, that there is no room for pg_upgrade.
+func (p *Place) roomToConvert(m *Marker) error {
 	_, free, err := p.New.Space()
 	if err != nil {
 		return err
@@ -72,10 +83,7 @@ func (p *Place) readyToConvert(ctx context.Context, m *Marker) error {
 		return over(reasonSpace, fmt.Sprintf("pg_upgrade needs %d MiB free on the volume of %s, which has %d MiB: raise spec.storage.size",
 			need>>20, p.Instance, free>>20))
 	}
-	if err := p.makeAlone(); err != nil {
-		return err
-	}
-	return p.makeEmpty(ctx, m)
+	return nil
 }
 
 // isLinked says whether pg_upgrade has begun to link: it takes the old control file away before.

@@ -17,8 +17,10 @@ import (
 const (
 	// streamPoll is how often it is looked whether the source has stopped.
 	streamPoll = 100 * time.Millisecond
-	// receiveBound is how long what the source sent before it stopped may take to arrive: it waits for that itself.
+	// receiveBound is how long the replay of what the source sent before it stopped may make no progress.
 	receiveBound = 30 * time.Second
+	// statisticsBound is how long coarse statistics may take while nobody can write. Finer ones follow in any case.
+	statisticsBound = time.Minute
 )
 
 // makeInPlace streams until the source has stopped, and makes the new data of everything that there is then. Whatever needs the source is
@@ -29,6 +31,9 @@ func (p *Place) makeInPlace(ctx context.Context, m *Marker) error {
 			return err
 		}
 		if err := p.makeEmpty(ctx, m); err != nil {
+			return err
+		}
+		if err := p.haveRoom(ctx, m); err != nil {
 			return err
 		}
 	}
@@ -43,6 +48,19 @@ func (p *Place) makeInPlace(ctx context.Context, m *Marker) error {
 		}
 	}
 	return p.makeOf(ctx, m)
+}
+
+// haveRoom looks, while the source serves, whether pg_upgrade will have the room that it needs.
+func (p *Place) haveRoom(ctx context.Context, m *Marker) error {
+	source, err := p.Remote(ctx, m.Source, "postgres")
+	if err != nil {
+		return err
+	}
+	defer closeConn(source)
+	if m.Databases, err = readDatabases(ctx, source); err != nil {
+		return err
+	}
+	return p.roomToConvert(m)
 }
 
 // stream runs the old server as a standby until the source has stopped, and says where. By then everything from before is here. First
@@ -84,22 +102,24 @@ func (p *Place) stream(ctx context.Context, m *Marker) (string, error) {
 	return position, err
 }
 
-// received waits until the record at the position is here, which is the last one of a source that was stopped in an orderly way; and until it
-// is replayed, so that the old server has nothing to replay again when it starts to be promoted.
+// received waits until the record at the position is replayed, which is the last one of a source that was stopped in an orderly way: so it is
+// here, and the old server has nothing to replay again when it starts to be promoted. The source is stopped meanwhile, so a replay that does not
+// get on is not waited for.
 func received(ctx context.Context, c *pgx.Conn, m *Marker, position string) error {
-	arrival, cancel := context.WithTimeout(ctx, receiveBound)
-	defer cancel()
+	last, since := "", time.Now()
 	for {
-		var here, replayed bool
-		err := c.QueryRow(ctx, `SELECT coalesce(pg_last_wal_replay_lsn(), '0/0') > $1::pg_lsn,
-			greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn(), '0/0') > $1::pg_lsn`, position).Scan(&replayed, &here)
+		var replayed bool
+		var at string
+		err := c.QueryRow(ctx, `SELECT coalesce(pg_last_wal_replay_lsn(), '0/0') > $1::pg_lsn, coalesce(pg_last_wal_replay_lsn(), '0/0')::text`, position).Scan(&replayed, &at)
 		switch {
 		case err != nil:
-			return fmt.Errorf("asking what was received: %w", err)
+			return fmt.Errorf("asking what was replayed: %w", err)
 		case replayed:
 			return nil
-		case !here && arrival.Err() != nil && ctx.Err() == nil:
-			return over(reasonReplay, fmt.Sprintf("not everything that %s wrote before it stopped at %s has come", m.Source, position))
+		case at != last:
+			last, since = at, time.Now()
+		case time.Since(since) > receiveBound:
+			return over(reasonReplay, fmt.Sprintf("not everything that %s wrote before it stopped at %s has come, or is replayed: only up to %s", m.Source, position, at))
 		}
 		if err := wait(ctx, streamPoll); err != nil {
 			return err
@@ -116,7 +136,7 @@ func (p *Place) lookStreaming(ctx context.Context, m *Marker, status *agentapi.S
 	defer closeConn(c)
 	var replayed string
 	err = c.QueryRow(ctx, `SELECT coalesce(pg_last_wal_replay_lsn(), '0/0')::text,
-		EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming')`).Scan(&replayed, &status.Streaming)
+		pg_get_wal_replay_pause_state() = 'not paused' AND EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming')`).Scan(&replayed, &status.Streaming)
 	if err != nil {
 		return fmt.Errorf("asking the old server how far it is: %w", err)
 	}
@@ -147,6 +167,7 @@ func (p *Place) finishInPlace(ctx context.Context, m *Marker) error {
 		return err
 	}
 	if !m.Analyzed {
+		end := time.Now().Add(statisticsBound)
 		err := p.inEach(ctx, m, func(c *pgx.Conn, database string) error {
 			p.Progress("updating extensions and making statistics of " + database)
 			if _, err := c.Exec(ctx, "SET statement_timeout = 0"); err != nil {
@@ -155,7 +176,12 @@ func (p *Place) finishInPlace(ctx context.Context, m *Marker) error {
 			if err := p.updateExtensions(ctx, c, database); err != nil || m.To >= 18 { // to which pg_upgrade brings statistics along
 				return err
 			}
-			if err := analyze(ctx, c, "1"); err != nil {
+			left := time.Until(end)
+			if left < time.Second {
+				p.Log.Warn("Statistics are left for later, since there are many tables", "database", database)
+				return nil
+			}
+			if err := analyze(ctx, c, "1", left); err != nil {
 				if ctx.Err() != nil || c.IsClosed() {
 					return err
 				}
@@ -174,9 +200,9 @@ func (p *Place) finishInPlace(ctx context.Context, m *Marker) error {
 	return p.enter(m, agentapi.SeedFollowing)
 }
 
-// analyze makes the statistics of a database, with that target.
-func analyze(ctx context.Context, c *pgx.Conn, target string) error {
-	for _, statement := range []string{"SET statement_timeout = 0", "SET default_statistics_target TO " + target, "ANALYZE"} {
+// analyze makes the statistics of a database, with that target, within so much time; 0: whatever it takes. What was made by then stays.
+func analyze(ctx context.Context, c *pgx.Conn, target string, within time.Duration) error {
+	for _, statement := range []string{fmt.Sprintf("SET statement_timeout = %d", within.Milliseconds()), "SET default_statistics_target TO " + target, "ANALYZE"} {
 		if _, err := c.Exec(ctx, statement); err != nil {
 			return fmt.Errorf("making statistics: %w", err)
 		}
@@ -199,7 +225,7 @@ func AnalyzeAll(ctx context.Context, local opener) error {
 	for _, database := range slices.Sorted(maps.Keys(databases)) {
 		c, err := local(ctx, database)
 		if err == nil {
-			err = errors.Join(analyze(ctx, c, "10"), analyze(ctx, c, "default"))
+			err = errors.Join(analyze(ctx, c, "10", 0), analyze(ctx, c, "default", 0))
 			closeConn(c)
 		}
 		if err != nil {

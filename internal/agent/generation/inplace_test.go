@@ -287,3 +287,23 @@ func TestInPlace_bounds(t *testing.T) {
 	require.ErrorContains(t, err, "the Lease cannot be moved just now: no API server")
 	assert.Empty(t, i.closed, "nothing is paused for that")
 }
+
+// TestInPlace_paused: a standby whose replay stands still, as when a parameter of the source was raised above its own, is not close, and the source
+// is not stopped for it.
+func TestInPlace_paused(t *testing.T) {
+	i := newInPlace(t)
+	i.begin()
+	c, err := i.place.dialOld(t.Context())
+	require.NoError(t, err)
+	_, err = c.Exec(t.Context(), "SELECT pg_wal_replay_pause()")
+	require.NoError(t, err)
+	closeConn(c)
+	i.source.Exec("postgres", "CREATE TABLE more (n integer)")
+	require.Eventually(t, func() bool {
+		status, err := i.place.Look(t.Context())
+		return err == nil && !status.Streaming
+	}, long, often)
+	_, err = i.move.Run(t.Context())
+	require.ErrorContains(t, err, "db-2 does not follow closely")
+	assert.Empty(t, i.closed)
+}
